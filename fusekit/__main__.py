@@ -1,0 +1,7 @@
+"""``python -m fusekit``."""
+
+import sys
+
+from fusekit.cli import main
+
+sys.exit(main())

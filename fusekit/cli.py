@@ -1,0 +1,91 @@
+"""The command line: ``fusekit demo``, ``fusekit report``, ``fusekit doctor``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from fusekit import __version__
+from fusekit.errors import FusekitError, UnsupportedError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status: 0 right, 1 something is not, 2 a mistake of the caller's."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.action(arguments)
+    except FusekitError as error:
+        print(f"fusekit: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fusekit: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fusekit",
+        description="A PyTorch function becomes a few fused kernels; see how, and check that it is right.",
+    )
+    parser.add_argument("--version", action="version", version=f"fusekit {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="command")
+
+    demo = commands.add_parser("demo", help="explore, run and check a set of programs; write their pictures")
+    demo.add_argument("--all", action="store_true", help="every program in more sizes and dtypes")
+    demo.add_argument("--out", type=Path, default=Path("out/demo"), help="where the pictures go (default: %(default)s)")
+    demo.set_defaults(action=_demo)
+
+    report = commands.add_parser("report", help="one self-contained HTML page that explains a function")
+    report.add_argument("function", metavar="module:function", help="a function whose arguments have defaults")
+    report.add_argument("--out", type=Path, default=Path("out/report.html"), help="the page (default: %(default)s)")
+    report.set_defaults(action=_report)
+
+    doctor = commands.add_parser("doctor", help="what this machine has, what is missing, and how to get it")
+    doctor.set_defaults(action=_doctor)
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from fusekit import demo
+
+    return demo.main(everything=arguments.all, out=arguments.out)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    load_function(arguments.function)
+    raise UnsupportedError(
+        "reports are not built yet",
+        where=arguments.function,
+        fix="save one picture at a time with fusekit.explore(fn, *args).diagram().save(path)",
+    )
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from fusekit import doctor
+
+    return doctor.main()
+
+
+def load_function(path: str) -> object:
+    """The object that ``module:function`` names; ``UnsupportedError`` says which half of it is wrong."""
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise UnsupportedError(
+            f"{path!r} names no function", fix="write it as module:function, such as my_model:forward"
+        )
+    sys.path.insert(0, "")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise UnsupportedError(
+            f"there is no module {error.name!r}", path, "run from its folder or install it"
+        ) from None
+    finally:
+        sys.path.remove("")
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise UnsupportedError(f"{module_name} has no {name!r}", path, "name a function that it defines") from None

@@ -1,0 +1,191 @@
+"""The view "segments": what runs together, what is launched and moved, why the rest is apart, and each race record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from fusekit.draw.flow import Flow
+from fusekit.draw.notes import Notes
+from fusekit.draw.orders import hazards, shown_orders
+from fusekit.draw.parts import Cut, Edge, Frame, Part, Picture, Record, Tab
+from fusekit.draw.traffic import traffic_text
+from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
+from fusekit.ids import NodeId
+from fusekit.index import Form, print_form
+from fusekit.ir import Graph
+
+if TYPE_CHECKING:
+    from fusekit.lower.kernel import Kernel
+    from fusekit.memory.races import Access
+
+Kernels = Mapping[NodeId, "Kernel"]
+RACES = 8  # rows of a record
+
+
+def segments_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> Picture:
+    """Every op a card in the frame of its segment."""
+    flow = Flow(graph, notes).walk()
+    cuts, edges = _cuts(graph, flow, notes)
+    orders, _ = shown_orders(graph, flow)
+    between = [o for o in orders if set(graph.segments_of(o[0])).isdisjoint(graph.segments_of(o[1]))]
+    nodes, order_edges = hazards(graph, flow, notes, between)
+    frames = [_frame(graph, flow, notes, kernels, s, k) for k, s in enumerate(graph.segments())]
+    loose: list[Part] = [part for key, part in flow.parts.items() if flow.home[key] is None]
+    records = list(_records(graph, kernels))
+    said = note or notes.summary(graph) or segments_note(graph)
+    last = [key for key, part in flow.parts.items() if part.node in graph.outputs()] or list(flow.parts)[-1:]
+    ties = [Edge(key, record.key, "hidden") for record in records[:1] for key in last]
+    ties += [Edge(a.key, b.key, "hidden") for a, b in zip(records, records[1:], strict=False)]
+    desc = f"{title}. {said}. " + " ".join(_sentence(graph, kernels, s) for s in graph.segments())
+    return Picture(title, said, (*loose, *frames, *cuts, *nodes, *records), (*edges, *order_edges, *ties), desc)
+
+
+def segments_note(graph: Graph) -> str:
+    """``2 kernels, 1 library call, 1 segment without a launch``."""
+    schedulers = [graph.segment(s).scheduler for s in graph.segments()]
+    if not schedulers:
+        return "not segmented yet"
+    externs, aliases = schedulers.count("extern"), schedulers.count("alias")
+    words = [plural(len(schedulers) - externs - aliases, "kernel")]
+    words += [plural(externs, "library call")] if externs else []
+    words += [f"{plural(aliases, 'segment')} without a launch"] if aliases else []
+    return ", ".join(words)
+
+
+def tab_of(graph: Graph, segment: NodeId, kernels: Kernels) -> Tab:
+    """Id, scheduler, launches and bytes of a segment."""
+    scheduler, kernel = graph.segment(segment).scheduler, kernels.get(segment)
+    launches = {"alias": "no kernel", "extern": "1 call"}.get(scheduler, "1 kernel")
+    copied = 0
+    if kernel is not None and kernel.copies:
+        launches += f", {plural(kernel.copies, 'snapshot')}"
+        spans = {(r.load.block, r.load.extent) for r in kernel.races if r.remedy == "snapshot"}
+        copied = sum(high - low for _, (low, high) in spans)
+    word = "library" if scheduler == "extern" else scheduler
+    return Tab(segment_text(segment), word, launches, traffic_text(graph, segment, copied))
+
+
+def segment_tip(graph: Graph, notes: Notes, segment: NodeId) -> str:
+    space = graph.segment(segment).space
+    count = plural(len(graph.members(segment)), "op")
+    over = f" over [{', '.join(map(str, space))}]" if space else ""
+    return notes.tip(f"{segment} {graph.segment(segment).scheduler}, {count}{over}", about=(segment,))
+
+
+def _sentence(graph: Graph, kernels: Kernels, segment: NodeId) -> str:
+    tab = tab_of(graph, segment, kernels)
+    return f"{tab.id} {tab.scheduler}, {plural(len(graph.members(segment)), 'op')}, {tab.launches}, {tab.traffic}."
+
+
+# ---- frames -------------------------------------------------------------------------------------------------------
+
+
+def _frame(graph: Graph, flow: Flow, notes: Notes, kernels: Kernels, segment: NodeId, parity: int) -> Frame:
+    inside = [part for key, part in flow.parts.items() if flow.home[key] == segment]
+    early = _before_loop(kernels[segment]) if segment in kernels else frozenset[NodeId]()
+    first = tuple(part for part in inside if part.node in early)
+    rest = tuple(part for part in inside if part.node not in early)
+    parts: tuple[Part | Frame, ...] = rest
+    if first and rest:
+        key = f"{segment}/before"
+        parts = (Frame(key, segment, "phase", Tab("before the loop, once"), first), *rest)
+    empty = graph.segment(segment).scheduler == "alias"
+    mark = notes.mark(segment)
+    return Frame(
+        segment, segment, "empty" if empty else "segment", tab_of(graph, segment, kernels), parts, parity,
+        mark if mark == "added" else "", "", segment_tip(graph, notes, segment),
+    )  # fmt: skip
+
+
+def _before_loop(kernel: Kernel) -> frozenset[NodeId]:
+    """Ops that the kernel computes in front of its loops and nowhere else."""
+    outside: set[NodeId] = set()
+    inside: set[NodeId] = set()
+    for statement in kernel.program.body:
+        (inside if _has_loop(statement) else outside).update(_ops(statement))
+    return frozenset(outside - inside) if inside else frozenset()
+
+
+def _has_loop(statement: object) -> bool:
+    return type(statement).__name__ == "For" or any(_has_loop(s) for s in getattr(statement, "body", ()))
+
+
+def _ops(statement: object) -> Iterator[NodeId]:
+    yield from getattr(statement, "ops", ())
+    for inner in getattr(statement, "body", ()):
+        yield from _ops(inner)
+
+
+# ---- boundaries ---------------------------------------------------------------------------------------------------
+
+
+def _cuts(graph: Graph, flow: Flow, notes: Notes) -> tuple[list[Cut], list[Edge]]:
+    """Arrows from segment to segment lead through a double bar with the reason; one bar a tensor and pair."""
+    crossing = {(a, b, t): boundary for a, b, t, boundary in graph.boundaries()}
+    cuts: dict[str, Cut] = {}
+    edges: list[Edge] = []
+    for edge in flow.edges:
+        found = _crossing(graph, flow, edge, crossing.keys())
+        if found is None or edge.look == "ghost":
+            edges.append(edge)
+            continue
+        first, then, tensor = found
+        key = f"{first}|{then}|{tensor}"
+        if key not in cuts:
+            tip = f"{tensor} crosses from {segment_text(first)} to {segment_text(then)}, {bytes_text(crossing[found].nbytes)}"
+            reasons = notes.reasons(first, then)
+            reason = _plain(reasons[0]) if reasons else f"{bytes_text(crossing[found].nbytes)} written, then read"
+            cuts[key] = Cut(key, key, reason, "\n".join([tip, *reasons]))
+            edges.append(Edge(edge.tail, key, edge.look, headless=True))
+        edges.append(Edge(key, edge.head, edge.look))
+    return list(cuts.values()), edges
+
+
+def _crossing(
+    graph: Graph, flow: Flow, edge: Edge, known: object
+) -> tuple[NodeId, NodeId, NodeId] | None:
+    """The boundary that an arrow crosses, if the graph has one for it."""
+    tail, head = flow.parts[edge.tail], flow.parts[edge.head]
+    then = flow.home[edge.head]
+    for first, second, tensor in known:  # type: ignore[attr-defined]
+        made = tensor if graph.is_value(tensor) or not graph.has_producer(tensor) else graph.producer(tensor)
+        if second == then and tail.node in (tensor, made) and then != flow.home[edge.tail] and head.node != tensor:
+            return first, second, tensor
+    return None
+
+
+def _plain(sentence: str) -> str:
+    """The reason without the name of the pass; the tooltip has both."""
+    return sentence.partition(": ")[2] or sentence
+
+
+# ---- race records -------------------------------------------------------------------------------------------------
+
+
+def _records(graph: Graph, kernels: Kernels) -> Iterator[Record]:
+    for segment in graph.segments():
+        kernel = kernels.get(segment)
+        rows = tuple(dict.fromkeys(_race_row(graph, race) for race in kernel.races)) if kernel is not None else ()
+        if rows:
+            more = ((f"and {len(rows) - RACES} pairs more", ""),) if len(rows) > RACES else ()
+            yield Record(f"{segment}/races", segment, f"Race record of {segment_text(segment)}", rows[:RACES] + more)
+
+
+def _race_row(graph: Graph, race: object) -> tuple[str, str]:
+    load, store = race.load, race.store  # type: ignore[attr-defined]
+    verdict, remedy, untried = race.verdict.value, race.remedy, race.untried  # type: ignore[attr-defined]
+    about = verdict if verdict == "never" else f"{verdict}: {'free' if remedy in ('', 'none needed') else remedy}"
+    if untried:
+        about += f" (not tried: {untried})"
+    return f"load {_access_text(graph, load)}  ×  store {_access_text(graph, store)}", about
+
+
+def _access_text(graph: Graph, access: Access) -> str:
+    """``a[1024*i0 + i1]``: elements of the block, whose first tensor gives the name."""
+    block = NodeId(str(access.block))
+    name = next((graph.tensor(t).name or t[1:] for t in graph.tensors() if graph.block_of(t) == block), letter_of(graph, block))
+    if access.address is None:
+        return f"{name}[by data]"
+    form: Form = access.address
+    return f"{name}[{print_form(form.exact_quotient(access.width))}]" if form.is_divisible(access.width) else f"{name}[{print_form(form)} B]"

@@ -1,0 +1,341 @@
+"""What a compiler engineer reads for a node of the graph: names, types, bytes, and index forms as Python writes them.
+
+Every word comes from the graph; nothing here knows a picture.
+"""
+
+from __future__ import annotations
+
+from fusekit.dtypes import DType
+from fusekit.ids import NodeId
+from fusekit.index import Form, Var, print_form
+from fusekit.ir import Graph, Guard, Layout, Number, Op, Operand, Symbol, Tensor
+from fusekit.memory.relation import relate
+from fusekit.memory.inverse import Kind
+
+REDUCTIONS = frozenset(
+    "sum mean prod amax amin max min argmax argmin any all var std var_mean std_mean logsumexp norm linalg_vector_norm "
+    "nansum nanmean median count_nonzero aminmax".split()
+)
+OURS = {
+    "fk.input": "inputs", "fk.return": "return", "fk.load": "load", "fk.store": "store", "fk.window": "window",
+    "fk.overlay": "overlay", "fk.fill": "fill", "fk.iota": "count up", "fk.cast": "to", "fk.bits": "bits as",
+}  # fmt: skip
+VALUE_VIEWS = ("fk.window", "fk.overlay", "fk.bits")
+
+
+def type_text(tensor: Tensor) -> str:
+    """``f32[8,128]``."""
+    return f"{tensor.dtype}{shape_text(tensor.shape)}"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def bytes_text(count: int) -> str:
+    """``12 B``, ``256.5 KiB``, ``4.0 MiB``."""
+    if count < 1024:
+        return f"{count} B"
+    size, unit = float(count), "B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if size < 1024:
+            break
+    return f"{size:.1f} {unit}" if size < 100 or unit == "KiB" else f"{size:.0f} {unit}"
+
+
+def plural(count: int, word: str) -> str:
+    """``1 op``, ``3 ops``, ``2 copies``."""
+    many = word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeo" else word + "s"
+    return f"{count:,} {word if count == 1 else many}"
+
+
+def line_text(op: Op) -> str:
+    return f"line {op.origin.line}" if op.origin else ""
+
+
+def segment_text(segment: NodeId) -> str:
+    """``$0`` -> ``S0``."""
+    return "S" + segment[1:]
+
+
+def letter_of(graph: Graph, block: NodeId | None) -> str:
+    """A, B, ... for ``@0``, ``@1``, ...; so a block keeps its letter from step to step. "" for no block."""
+    if block is None:
+        return ""
+    number = int(block[1:]) if block[1:].isdigit() else graph.blocks().index(block)
+    letters = ""
+    while number >= 0:
+        number, rest = divmod(number, 26)
+        letters, number = chr(65 + rest) + letters, number - 1
+    return letters
+
+
+# ---- ops ----------------------------------------------------------------------------------------------------------
+
+
+def base_name(op: Op) -> str:
+    """``aten.add_.Tensor`` -> ``add_``; of another library's op the name alone, too."""
+    if op.target in OURS:
+        return OURS[op.target]
+    parts = op.target.split(".")
+    return parts[1] if len(parts) > 1 else op.target
+
+
+def op_title(graph: Graph, node: NodeId) -> str:
+    """The name of an op with the numbers it takes: ``mul 0.5``, ``to f32``, ``fill 0``."""
+    op = graph.op(node)
+    name = base_name(op)
+    if op.target in ("fk.cast", "fk.bits"):
+        return f"{name} {graph.tensor(graph.results(node)[0]).dtype}"
+    if op.target == "fk.fill":
+        return f"{name} {argument_text(op.kwarg('value'))}"
+    if op.target.startswith("fk."):
+        return name
+    numbers = [argument_text(a) for a in op.args if isinstance(a, (int, float, Number)) and not isinstance(a, bool)]
+    text = " ".join(numbers[:2])
+    return f"{name} {text}" if text and len(text) <= 14 and op_kind(graph, node) != "view" else name
+
+
+def op_kind(graph: Graph, node: NodeId) -> str:
+    """Which icon and frame: pointwise, reduction, view, in-place, library, constant."""
+    op = graph.op(node)
+    if op.target in VALUE_VIEWS:
+        return "view"
+    if op.target in ("fk.fill", "fk.iota"):
+        return "constant"
+    if op.target.startswith("fk."):
+        return "pointwise"
+    if any(graph.segment(s).scheduler == "extern" for s in graph.segments_of(node)):
+        return "library"
+    if op.writes:
+        return "in-place"
+    if is_view(graph, node):
+        return "view"
+    if base_name(op).lstrip("_") in REDUCTIONS and not _keeps_shape(graph, node):
+        return "reduction"
+    return "pointwise" if _is_broadcast(graph, node) else "library"
+
+
+def is_view(graph: Graph, node: NodeId) -> bool:
+    """Does it only give other layouts of memory that it takes?"""
+    homes = {graph.block_of(t) for t in graph.operands(node)} - {None}
+    results = graph.results(node)
+    return bool(results) and not graph.op(node).writes and all(graph.block_of(t) in homes for t in results)
+
+
+def _keeps_shape(graph: Graph, node: NodeId) -> bool:
+    operands, results = graph.operands(node), graph.results(node)
+    return len(operands) > 1 and graph.tensor(results[0]).shape == graph.tensor(operands[0]).shape
+
+
+def _is_broadcast(graph: Graph, node: NodeId) -> bool:
+    """Is the result's shape the broadcast of the operands' shapes?"""
+    results = graph.results(node)
+    if len(results) != 1:
+        return False
+    wanted = graph.tensor(results[0]).shape
+    shapes = [graph.tensor(t).shape for t in graph.operands(node)]
+    if not shapes:
+        return True
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(s)) + s for s in shapes]
+    return all(len({n for n in column if n != 1}) <= 1 for column in zip(*padded, strict=True)) and wanted == tuple(
+        next((n for n in column if n != 1), 1) for column in zip(*padded, strict=True)
+    )
+
+
+def op_detail(graph: Graph, node: NodeId) -> str:
+    """The second line of a card: the type of the result, or what a view takes from where."""
+    op, operands, results = graph.op(node), graph.operands(node), graph.results(node)
+    if op.target == "fk.window":
+        return window_text(graph, node)
+    if op.target == "fk.overlay":
+        return overlay_text(graph, node)
+    if op.writes and operands:
+        return "writes " + ", ".join(place_text(graph, operands[k]) for k in op.writes)
+    if not results:
+        return ""
+    kind = op_kind(graph, node)
+    types = ", ".join(type_text(graph.tensor(t)) for t in results)
+    if operands and kind in ("view", "reduction"):
+        return f"{shape_text(graph.tensor(operands[0]).shape)} → {types if kind == 'reduction' else _shapes(graph, results)}"
+    return types
+
+
+def _shapes(graph: Graph, tensors: tuple[NodeId, ...]) -> str:
+    return ", ".join(shape_text(graph.tensor(t).shape) for t in tensors)
+
+
+def argument_text(value: object) -> str:
+    """A constant argument, short."""
+    match value:
+        case Number(index, example):
+            return f"n{index} ({_number(example)})"
+        case Operand():
+            return "·"
+        case Symbol(name):
+            return name.removeprefix("torch.").removeprefix("device:")
+        case DType():
+            return value.name
+        case Form():
+            return print_form(value)
+        case tuple():
+            return f"[{', '.join(argument_text(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
+        case bool() | int() | float():
+            return _number(value)
+        case _:
+            return str(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# ---- tensors ------------------------------------------------------------------------------------------------------
+
+
+def tensor_text(graph: Graph, tensor: NodeId) -> str:
+    """What to call a tensor: its name in the program, else what made it, else its id."""
+    payload = graph.tensor(tensor)
+    if graph.has_producer(tensor):
+        op = graph.producer(tensor)
+        target = graph.op(op).target
+        if target == "fk.load":
+            return tensor_text(graph, graph.operands(op)[0])
+        if target != "fk.input" and graph.is_value(tensor):
+            return base_name(graph.op(op)) if target not in ("fk.cast", "fk.fill") else op_title(graph, op)
+    return payload.name or tensor[1:]
+
+
+def place_text(graph: Graph, tensor: NodeId) -> str:
+    """A place by name, and where it lies in the first input of its block: ``b = a[0,0]``."""
+    name = tensor_text(graph, tensor)
+    block = graph.block_of(tensor)
+    base = next((t for t in graph.inputs() if graph.block_of(t) == block), None)
+    if base is None or base == tensor or graph.layout(base) == graph.layout(tensor):
+        return name
+    where = region_text(graph.layout(tensor), graph.layout(base))
+    return f"{name} = {tensor_text(graph, base)}{where}" if where else name
+
+
+def region_text(layout: Layout, base: Layout) -> str:
+    """Where in ``base`` a layout lies, as Python indexes: ``[0,0]``, ``[1:]``; "" where there is no such text."""
+    relation = relate(layout, base)
+    return (index_text(relation.index, base.shape) or "") if relation.kind is Kind.INSIDE else ""
+
+
+# ---- index forms --------------------------------------------------------------------------------------------------
+
+
+def window_text(graph: Graph, node: NodeId) -> str:
+    """``of exp, at [0,0]``; ``of w, axes 1, 0``; ``of x, [2,128] → [2,32,4]``."""
+    op, source = graph.op(node), graph.operands(node)[0]
+    index, shape = _forms(op.kwarg("index")), graph.tensor(source).shape
+    result = graph.tensor(graph.results(node)[0]).shape
+    what = f"of {tensor_text(graph, source)}"
+    if len(index) != len(shape):
+        return what
+    if spread := _spread_text(index, shape, result):
+        return f"{what}, {spread}"
+    if text := index_text(index, shape):
+        return f"{what}, at {text}"
+    if all(isinstance(a, Var) for form in index for a, _ in form.terms):
+        return f"{what}, at [{', '.join(map(print_form, index))}]"
+    return f"{what}, {shape_text(shape)} → {shape_text(result)}"
+
+
+def overlay_text(graph: Graph, node: NodeId) -> str:
+    """``tanh over exp, at [0,0]``; ``mul over a where i0 + i1 < 4``."""
+    op, operands = graph.op(node), graph.operands(node)
+    base, over = operands[0], operands[-1]
+    what = f"{tensor_text(graph, over)} over {tensor_text(graph, base)}"
+    guards = op.kwarg("where")
+    wheres = tuple(g for g in guards if isinstance(g, Guard)) if isinstance(guards, tuple) else ()
+    if not wheres:
+        return f"{what}, everywhere"
+    return f"{what}, {guards_text(wheres, graph.tensor(base).shape)}"
+
+
+def guards_text(guards: tuple[Guard, ...], shape: tuple[int, ...]) -> str:
+    """``at [0,1:]`` where the guards are a box of the shape, else ``where`` and the conditions."""
+    box = [(0, n) for n in shape]
+    for guard in guards:
+        form, extent = guard
+        (atom, c), *more = form.terms or ((None, 0),)
+        axis = _axis(atom)
+        if more or c != 1 or axis is None or axis >= len(shape):
+            return "where " + " and ".join(map(guard_text, guards))
+        low, high = box[axis]
+        box[axis] = max(low, -form.const), min(high, extent - form.const)
+    pieces = [_slice(low, high, 1, n) if high - low != 1 or n == 1 else str(low) for (low, high), n in zip(box, shape, strict=True)]
+    return f"at [{_joined(pieces)}]"
+
+
+def guard_text(guard: Guard) -> str:
+    """``0 <= form < extent`` with what is known left out: ``i0 == 2``, ``i0 >= 1``, ``i0 + i1 < 4``."""
+    form, extent = guard
+    least, most = form.bounds
+    low, high = -form.const, extent - form.const
+    text = print_form(form - form.const)
+    if extent == 1:
+        return f"{text} == {low}"
+    if least >= 0:
+        return f"{text} < {high}"
+    return f"{text} >= {low}" if most < extent else f"{low} <= {text} < {high}"
+
+
+def index_text(index: tuple[Form, ...], shape: tuple[int, ...]) -> str | None:
+    """Index forms as Python would write them, ``[0,1:,::2]``; None where they are no list of numbers and slices."""
+    pieces, last = [], -1
+    for form, size in zip(index, shape, strict=True):
+        if form.is_constant:
+            pieces.append(":" if size == 1 and form.const == 0 and len(shape) > 1 else str(form.const))
+            continue
+        (atom, step), *more = form.terms
+        axis = _axis(atom)
+        if more or axis is None or axis <= last or not isinstance(atom, Var):
+            return None
+        last = axis
+        pieces.append(_slice(form.const, form.const + step * (atom.extent - 1) + (1 if step > 0 else -1), step, size))
+    return f"[{_joined(pieces)}]" if pieces else "[]"
+
+
+def _spread_text(index: tuple[Form, ...], shape: tuple[int, ...], result: tuple[int, ...]) -> str | None:
+    """A broadcast, or a plain permutation of axes."""
+    axes = [_axis(form.terms[0][0]) if len(form.terms) == 1 and form.const == 0 else None for form in index]
+    whole = all(
+        (axis is not None and form.terms[0][1] == 1 and result[axis] == n) or (form.is_constant and n == 1 and form.const == 0)
+        for axis, form, n in zip(axes, index, shape, strict=True)
+    )
+    real = [axis for axis in axes if axis is not None]
+    if not whole or len(set(real)) != len(real):
+        return None
+    if real == sorted(real):
+        return f"{shape_text(shape)} → {shape_text(result)}"
+    if len(real) == len(result):
+        order = sorted(range(len(axes)), key=lambda k: axes[k] if axes[k] is not None else 0)
+        return f"axes {', '.join(map(str, order))}"
+    return None
+
+
+def _axis(atom: object) -> int | None:
+    return int(atom.name[1:]) if isinstance(atom, Var) and atom.name[:1] == "i" and atom.name[1:].isdigit() else None
+
+
+def _slice(low: int, high: int, step: int, size: int) -> str:
+    if step < 0:
+        first, last = ("" if low == size - 1 else str(low)), ("" if high < 0 else str(high))
+        return f"{first}:{last}:{step}"
+    first, last = ("" if low == 0 else str(low)), ("" if high + step > size else str(high))
+    return f"{first}:{last}" + (f":{step}" if step != 1 else "")
+
+
+def _joined(pieces: list[str]) -> str:
+    while len(pieces) > 1 and pieces[-1] == ":":  # as Python may leave them out
+        pieces = pieces[:-1]
+    return ",".join(pieces)
+
+
+def _forms(value: object) -> tuple[Form, ...]:
+    return tuple(f for f in value if isinstance(f, Form)) if isinstance(value, tuple) else ()  # pyright: ignore[reportUnknownVariableType]

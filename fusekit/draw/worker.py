@@ -1,0 +1,35 @@
+"""The other side of ``engine.Worker``: reads DOT, writes SVG, until its input ends. Run as a script, by path.
+
+A frame is a number of bytes (eight, big-endian) and that many bytes. An answer begins with ``+`` (SVG) or ``-`` (why not).
+Graphviz can crash or never end, hence a process of its own. It imports nothing of fusekit, so that it starts quickly.
+"""
+
+import json
+import os
+import sys
+
+
+def serve() -> None:
+    """Answer frames from standard input; whatever Graphviz prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    questions = sys.stdin.buffer
+    import pygraphviz
+
+    _send(answers, b"+" + pygraphviz.__version__.encode())
+    while len(head := questions.read(8)) == 8:
+        text = questions.read(int.from_bytes(head, "big")).decode()
+        try:
+            _send(answers, b"+" + pygraphviz.AGraph(string=text).draw(format="svg", prog="dot"))
+        except Exception as error:
+            _send(answers, b"-" + str(error).encode(errors="replace"))
+
+
+def _send(stream, answer: bytes) -> None:
+    stream.write(len(answer).to_bytes(8, "big") + answer)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.path[:] = json.loads(sys.argv[1])
+    serve()

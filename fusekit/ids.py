@@ -1,0 +1,12 @@
+"""Node ids: one string a node, whose first character says what the node is."""
+
+from typing import NewType
+
+NodeId = NewType("NodeId", str)
+
+TENSOR, OP, BLOCK, SEGMENT = "%", "^", "@", "$"
+
+
+def kind_of(node: str) -> str:
+    """The sigil of a node id: ``%`` tensor, ``^`` op, ``@`` memory block, ``$`` segment."""
+    return node[0]

@@ -1,0 +1,6 @@
+"""Index forms: linear in loop variables, with floor division and modulo, simplified by ranges."""
+
+from fusekit.index.form import Div, Form, Mod, Var, loop_vars, substitute
+from fusekit.index.text import parse_form, print_form
+
+__all__ = ["Div", "Form", "Mod", "Var", "loop_vars", "parse_form", "print_form", "substitute"]

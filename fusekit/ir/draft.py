@@ -1,0 +1,196 @@
+"""The only writer of graphs. A pass edits a draft, gives a reason for each edit, and finishes into a new frozen graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import networkx as nx
+
+from fusekit.errors import InvalidGraph
+from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
+from fusekit.ir.graph import Graph
+from fusekit.ir.layout import Layout
+from fusekit.ir.payloads import Block, Boundary, Def, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
+from fusekit.why import Explanation, Reason
+
+if TYPE_CHECKING:
+    from fusekit.ir.invariants import Invariant
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What a pass gives: the next graph, and the explanations of what it did and declined, in order."""
+
+    graph: Graph
+    explanations: tuple[Explanation, ...]
+
+
+class Draft:
+    """An editable copy of a graph. Ids are given out once and never reused within a draft."""
+
+    def __init__(self, graph: Graph, by: str):
+        self.by = by
+        self._name = graph.name
+        self._nx = nx.MultiDiGraph()
+        self._nx.add_nodes_from((n, {"data": graph[n]}) for n in graph)
+        self._nx.add_edges_from((a, b, k, {"data": d}) for (a, b, k), d in graph.edges().items())
+        self._ops: list[NodeId] = list(graph.ops())
+        self._said: list[Explanation] = []
+        self._used: set[str] = set(graph)
+        self._reserved: frozenset[str] = frozenset()
+        self._next: dict[str, int] = {}
+
+    @staticmethod
+    def rewrite(graph: Graph, by: str) -> Draft:
+        """An empty draft for a pass that writes the program anew: the ids of ``graph`` are kept for who asks for them."""
+        draft = Draft(Graph(graph.name, nx.MultiDiGraph()), by)
+        draft._reserved = frozenset(graph)
+        return draft
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._nx
+
+    # ---- nodes
+
+    def fresh(self, wanted: str) -> NodeId:
+        """``wanted`` where it is free, else ``wanted.1``, ``wanted.2``, ...; a bare sigil gets the next number."""
+        wanted = wanted[0] + re.sub(r"[^A-Za-z0-9_.]", "_", wanted[1:])
+        bare, name = len(wanted) == 1, wanted
+        while bare or name in self._used:
+            number = self._next.get(wanted, 0 if len(wanted) == 1 else 1)
+            self._next[wanted] = number + 1
+            name = f"{wanted}{number}" if len(wanted) == 1 else f"{wanted}.{number}"
+            bare = name in self._reserved
+        self._used.add(name)
+        return NodeId(name)
+
+    def _add(self, node: NodeId, payload: Node, because: Reason | None) -> NodeId:
+        self._nx.add_node(node, data=payload)
+        self._explain((node,), because)
+        return node
+
+    def add_block(self, payload: Block, *, id: str | None = None, because: Reason | None = None) -> NodeId:
+        return self._add(self.fresh(id or BLOCK), payload, because)
+
+    def add_tensor(
+        self,
+        payload: Tensor,
+        *,
+        id: str | None = None,
+        block: NodeId | None = None,
+        layout: Layout | None = None,
+        role: str = "alias",
+        because: Reason | None = None,
+    ) -> NodeId:
+        """A value, or with ``block`` and ``layout`` a place in memory."""
+        node = self._add(self.fresh(id or TENSOR + (payload.name or "t")), payload, because)
+        if block is not None:
+            if layout is None:
+                raise ValueError(f"{node} lives in {block} without a layout")
+            self._nx.add_edge(node, block, "lives", data=Lives(layout, role))
+        return node
+
+    def add_op(
+        self,
+        payload: Op,
+        operands: Sequence[NodeId] = (),
+        results: Sequence[NodeId] = (),
+        *,
+        id: str | None = None,
+        before: NodeId | None = None,
+        because: Reason | None = None,
+    ) -> NodeId:
+        """An op at the end of the program, or just before another."""
+        node = self._add(self.fresh(id or OP), payload, because)
+        self._ops.insert(self._ops.index(before) if before is not None else len(self._ops), node)
+        for k, tensor in enumerate(operands):
+            self._nx.add_edge(tensor, node, ("use", k), data=Use(k))
+        for k, tensor in enumerate(results):
+            self._nx.add_edge(node, tensor, "def", data=Def(k))
+        return node
+
+    def add_segment(
+        self, payload: Segment, members: Iterable[NodeId], *, id: str | None = None, because: Reason | None = None
+    ) -> NodeId:
+        node = self._add(self.fresh(id or SEGMENT), payload, because)
+        for k, op in enumerate(members):
+            self._nx.add_edge(node, op, "member", data=Member(k))
+        return node
+
+    # ---- edges and edits
+
+    def add_boundary(
+        self, first: NodeId, second: NodeId, tensor: NodeId, payload: Boundary, *, because: Reason | None = None
+    ) -> None:
+        self._nx.add_edge(first, second, tensor, data=payload)
+        self._explain((first, second), because, (tensor,))
+
+    def order(self, first: NodeId, then: NodeId, payload: Ordering, *, because: Reason | None = None) -> None:
+        """``then`` must come after ``first``; a second edge between the two joins the first."""
+        if self._nx.has_edge(first, then, "order"):
+            old = self._nx.edges[first, then, "order"]["data"]
+            kinds = tuple(k for k in ("RAW", "WAR", "WAW") if k in old.kinds + payload.kinds)
+            payload = Ordering(kinds, old.where or payload.where)
+        self._nx.add_edge(first, then, "order", data=payload)
+        self._explain((first, then), because)
+
+    def replace(self, node: NodeId, payload: Node, *, because: Reason | None = None) -> None:
+        """Another payload for a node; its id and edges stay."""
+        if node not in self._nx:
+            raise KeyError(node)
+        self._nx.nodes[node]["data"] = payload
+        self._explain((node,), because)
+
+    def remove(self, node: NodeId, *, because: Reason | None = None) -> None:
+        self._nx.remove_node(node)
+        if kind_of(node) == OP:
+            self._ops.remove(node)
+        self._explain((node,), because)
+
+    # ---- words
+
+    def _explain(
+        self,
+        subject: tuple[NodeId, ...],
+        reason: Reason | None,
+        evidence: Iterable[NodeId] = (),
+        verdict: Literal["did", "declined"] = "did",
+    ) -> None:
+        if reason is not None:
+            self._said.append(Explanation(subject, verdict, reason, tuple(evidence), self.by))
+
+    def note(self, subject: tuple[NodeId, ...], reason: Reason, evidence: Iterable[NodeId] = ()) -> None:
+        """A fact found, with no edit."""
+        self._explain(subject, reason, evidence)
+
+    def decline(self, subject: tuple[NodeId, ...], reason: Reason, evidence: Iterable[NodeId] = ()) -> None:
+        """What the pass did not do, and why."""
+        self._explain(subject, reason, evidence, "declined")
+
+    def finish(self, invariants: Sequence[Invariant] = ()) -> PassResult:
+        """The new graph, checked; InvalidGraph names the invariant, the node and the pass."""
+        graph = Graph(self._name, self._ordered())
+        for invariant in invariants:
+            if problem := next(iter(invariant.check(graph)), None):
+                raise InvalidGraph(f"{self.by} broke {invariant.name}: {problem[1]}", problem[0], "this is a bug of the pass")
+        return PassResult(graph, tuple(self._said))
+
+    def _ordered(self) -> nx.MultiDiGraph:
+        """The holder with nodes in one fixed order: blocks, tensors by first mention, ops in program order, segments."""
+        holder, data = nx.MultiDiGraph(), self._nx.nodes(data="data")
+        tensors: dict[NodeId, None] = {}
+        for op in self._ops:
+            uses = sorted((d["data"].operand, t) for t, _, d in self._nx.in_edges(op, data=True) if isinstance(d["data"], Use))
+            defs = sorted((d["data"].result, t) for _, t, d in self._nx.out_edges(op, data=True) if isinstance(d["data"], Def))
+            tensors.update(dict.fromkeys(t for _, t in uses))
+            tensors.update(dict.fromkeys(t for _, t in defs))
+        rest = [n for n in self._nx if kind_of(n) == TENSOR and n not in tensors]
+        blocks = [n for n in self._nx if kind_of(n) == BLOCK]
+        segments = [n for n in self._nx if kind_of(n) == SEGMENT]
+        for node in (*blocks, *tensors, *rest, *self._ops, *segments):
+            holder.add_node(node, data=data[node])
+        holder.add_edges_from(self._nx.edges(keys=True, data=True))
+        return holder

@@ -1,0 +1,247 @@
+"""The one holder of a program: a frozen multigraph of tensors, ops, blocks and segments, read through typed questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+import networkx as nx
+
+from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
+from fusekit.ir.layout import Layout
+from fusekit.ir.payloads import (
+    Block,
+    Boundary,
+    Def,
+    Edge,
+    Lives,
+    Member,
+    Node,
+    Number,
+    Op,
+    Ordering,
+    Segment,
+    Tensor,
+    Use,
+)
+
+if TYPE_CHECKING:
+    from fusekit.ir.draft import Draft
+
+INPUT, RETURN = "fk.input", "fk.return"
+
+
+class Graph:
+    """A program at one stage. A value: nothing changes it; a Draft makes the next one.
+
+    Ops keep the program's order, which is also the order of execution. Everything that can be computed (users,
+    producers, members) is computed from the edges, once, when the graph is made.
+    """
+
+    def __init__(self, name: str, holder: nx.MultiDiGraph):
+        """``holder`` is taken over; its nodes stand in program order. Passes use ``Draft.finish``."""
+        self.name = name
+        self._nx = nx.freeze(holder)
+        self._data: dict[NodeId, Node] = {node: data for node, data in holder.nodes(data="data")}
+        self._by_kind: dict[str, tuple[NodeId, ...]] = {}
+        for sigil in (TENSOR, OP, BLOCK, SEGMENT):
+            self._by_kind[sigil] = tuple(node for node in self._data if kind_of(node) == sigil)
+        self._index()
+
+    def _index(self) -> None:
+        operands: dict[NodeId, list[tuple[int, NodeId]]] = {}
+        results: dict[NodeId, list[tuple[int, NodeId]]] = {}
+        members: dict[NodeId, list[tuple[int, NodeId]]] = {}
+        self._producer: dict[NodeId, NodeId] = {}
+        self._lives: dict[NodeId, tuple[NodeId, Lives]] = {}
+        self._orderings: list[tuple[NodeId, NodeId, Ordering]] = []
+        self._boundaries: list[tuple[NodeId, NodeId, NodeId, Boundary]] = []
+        for a, b, key, data in self._nx.edges(keys=True, data="data"):
+            match data:
+                case Use(operand):
+                    operands.setdefault(b, []).append((operand, a))
+                case Def(result):
+                    results.setdefault(a, []).append((result, b))
+                    self._producer[b] = a
+                case Lives():
+                    self._lives[a] = (b, data)
+                case Ordering():
+                    self._orderings.append((a, b, data))
+                case Member(order):
+                    members.setdefault(a, []).append((order, b))
+                case Boundary():
+                    self._boundaries.append((a, b, key, data))
+        self._operands = {op: tuple(t for _, t in sorted(pairs)) for op, pairs in operands.items()}
+        self._results = {op: tuple(t for _, t in sorted(pairs)) for op, pairs in results.items()}
+        self._members = {s: tuple(op for _, op in sorted(pairs)) for s, pairs in members.items()}
+        self._place = {op: k for k, op in enumerate(self._by_kind[OP])}
+        self._orderings.sort(key=lambda e: (self._place[e[0]], self._place[e[1]]))
+        self._boundaries.sort(key=lambda e: e[:3])
+        self._users: dict[NodeId, tuple[NodeId, ...]] = {}
+        for op in self._by_kind[OP]:
+            for tensor in dict.fromkeys(self._operands.get(op, ())):
+                self._users[tensor] = (*self._users.get(tensor, ()), op)
+        self._segments_of: dict[NodeId, tuple[NodeId, ...]] = {}
+        for segment in self._by_kind[SEGMENT]:
+            for op in self._members.get(segment, ()):
+                self._segments_of[op] = (*self._segments_of.get(op, ()), segment)
+
+    # ---- nodes
+
+    def __getitem__(self, node: NodeId | str) -> Node:
+        return self._data[cast(NodeId, node)]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._data
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def op(self, node: NodeId) -> Op:
+        """The payload of an op."""
+        return cast(Op, self._data[node])
+
+    def tensor(self, node: NodeId) -> Tensor:
+        """The payload of a tensor."""
+        return cast(Tensor, self._data[node])
+
+    def block(self, node: NodeId) -> Block:
+        """The payload of a memory block."""
+        return cast(Block, self._data[node])
+
+    def segment(self, node: NodeId) -> Segment:
+        """The payload of a segment."""
+        return cast(Segment, self._data[node])
+
+    def ops(self) -> tuple[NodeId, ...]:
+        """All ops, in program order."""
+        return self._by_kind[OP]
+
+    def tensors(self) -> tuple[NodeId, ...]:
+        return self._by_kind[TENSOR]
+
+    def blocks(self) -> tuple[NodeId, ...]:
+        return self._by_kind[BLOCK]
+
+    def segments(self) -> tuple[NodeId, ...]:
+        """All segments, in launch order."""
+        return self._by_kind[SEGMENT]
+
+    # ---- questions
+
+    def operands(self, op: NodeId) -> tuple[NodeId, ...]:
+        """Tensors that the op takes, by operand number; one that is taken twice is there twice."""
+        return self._operands.get(op, ())
+
+    def results(self, op: NodeId) -> tuple[NodeId, ...]:
+        return self._results.get(op, ())
+
+    def producer(self, tensor: NodeId) -> NodeId:
+        """The op that makes the tensor; KeyError for a place that only names memory."""
+        return self._producer[tensor]
+
+    def has_producer(self, tensor: NodeId) -> bool:
+        return tensor in self._producer
+
+    def users(self, tensor: NodeId) -> tuple[NodeId, ...]:
+        """Ops that take the tensor, in program order, each once."""
+        return self._users.get(tensor, ())
+
+    def position(self, op: NodeId) -> int:
+        """The op's number in program order."""
+        return self._place[op]
+
+    def lives(self, tensor: NodeId) -> Lives | None:
+        found = self._lives.get(tensor)
+        return found[1] if found else None
+
+    def is_value(self, tensor: NodeId) -> bool:
+        """Is it a pure value (True), or a place in memory?"""
+        return tensor not in self._lives
+
+    def block_of(self, tensor: NodeId) -> NodeId | None:
+        found = self._lives.get(tensor)
+        return found[0] if found else None
+
+    def layout(self, tensor: NodeId) -> Layout:
+        """Where the tensor's elements are in its block; KeyError for a value."""
+        return self._lives[tensor][1].layout
+
+    def orderings(self) -> tuple[tuple[NodeId, NodeId, Ordering], ...]:
+        """(before, after, why) of every ordering edge between ops."""
+        return tuple(self._orderings)
+
+    def members(self, segment: NodeId) -> tuple[NodeId, ...]:
+        return self._members.get(segment, ())
+
+    def segments_of(self, op: NodeId) -> tuple[NodeId, ...]:
+        """The segments an op runs in: none before the segment pass, several where it is recomputed."""
+        return self._segments_of.get(op, ())
+
+    def boundaries(self) -> tuple[tuple[NodeId, NodeId, NodeId, Boundary], ...]:
+        """(from, to, tensor that crosses, payload)."""
+        return tuple(self._boundaries)
+
+    def inputs(self) -> tuple[NodeId, ...]:
+        """Results of ``fk.input``."""
+        return next((self.results(op) for op in self.ops() if self.op(op).target == INPUT), ())
+
+    def outputs(self) -> tuple[NodeId, ...]:
+        """Operands of ``fk.return``, in operand order."""
+        return next((self.operands(op) for op in reversed(self.ops()) if self.op(op).target == RETURN), ())
+
+    def numbers(self) -> tuple[Number, ...]:
+        """The graph's parameters, by index."""
+        found: dict[int, Number] = {}
+
+        def visit(value: object) -> None:
+            if isinstance(value, Number):
+                found.setdefault(value.index, value)
+            elif type(value) is tuple:
+                for item in cast(tuple[object, ...], value):
+                    visit(item)
+
+        for op in self.ops():
+            visit(self.op(op).args)
+            visit(tuple(v for _, v in self.op(op).kwargs))
+        return tuple(found[k] for k in sorted(found))
+
+    # ---- the graph as a whole
+
+    @property
+    def nx(self) -> nx.MultiDiGraph:
+        """A read-only networkx view; the attribute ``data`` of a node or an edge is its payload."""
+        return self._nx.copy(as_view=True)
+
+    def edges(self) -> dict[tuple[NodeId, NodeId, object], Edge]:
+        """Every edge with its payload."""
+        return {(a, b, key): data for a, b, key, data in self._nx.edges(keys=True, data="data")}
+
+    def draft(self, by: str) -> Draft:
+        """An editable copy; ``by`` is the name of the pass."""
+        from fusekit.ir.draft import Draft
+
+        return Draft(self, by)
+
+    def __eq__(self, other: object) -> bool:
+        """The same facts: the same text but for the users' lines. (Payloads alone would not do: NaN is not NaN, 1 is True.)"""
+        if not isinstance(other, Graph):
+            return NotImplemented
+        from fusekit.ir.text import print_graph
+
+        return self is other or print_graph(self, lines=False) == print_graph(other, lines=False)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.ops()))
+
+    def __repr__(self) -> str:
+        parts = ((self.ops(), "ops"), (self.tensors(), "tensors"), (self.blocks(), "blocks"), (self.segments(), "segments"))
+        return f"<graph {self.name}: {', '.join(f'{len(nodes)} {word}' for nodes, word in parts)}>"
+
+
+def empty_graph(name: str) -> Graph:
+    """A graph with no node, to start a draft from."""
+    return Graph(name, nx.MultiDiGraph())

@@ -1,0 +1,156 @@
+"""What is legal at each stage: small named checks, run whenever a draft finishes.
+
+A check yields (node, problem) pairs; none means that the invariant holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fusekit.ids import NodeId
+from fusekit.ir.graph import Graph
+from fusekit.ir.payloads import Operand
+
+Problems = Iterator[tuple[NodeId, str]]
+MEMORY_OPS = ("fk.load", "fk.store")
+VALUE_OPS = ("fk.window", "fk.overlay", "fk.fill", "fk.iota", "fk.cast", "fk.bits")
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """``name`` is what an InvalidGraph error quotes."""
+
+    name: str
+    check: Callable[[Graph], Problems]
+
+
+def _defined_before_use(graph: Graph) -> Problems:
+    """Every operand is made by an earlier op; a place may also just name memory."""
+    later = {tensor for op in graph.ops() for tensor in graph.results(op)}
+    for op in graph.ops():
+        for tensor in graph.operands(op):
+            if tensor in later:
+                yield op, f"takes {tensor} before it is made"
+            elif graph.is_value(tensor) and not graph.has_producer(tensor):
+                yield op, f"takes the value {tensor}, which nothing makes"
+        later.difference_update(graph.results(op))
+
+
+def _operands_numbered(graph: Graph) -> Problems:
+    """The numbers that args and kwargs mention are exactly those of the Use edges."""
+    for op in graph.ops():
+        payload, count = graph.op(op), len(graph.operands(op))
+        mentioned = set(_operand_numbers((payload.args, payload.kwargs)))
+        if mentioned != set(range(count)):
+            yield op, f"mentions the operands {sorted(mentioned)} and has {count}"
+        if any(w >= count for w in payload.writes):
+            yield op, f"writes an operand that it has not: {payload.writes}"
+
+
+def _operand_numbers(value: object) -> Iterator[int]:
+    if isinstance(value, Operand):
+        yield value.position
+    elif isinstance(value, tuple):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _operand_numbers(item)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _one_producer(graph: Graph) -> Problems:
+    seen: dict[NodeId, NodeId] = {}
+    for op in graph.ops():
+        for tensor in graph.results(op):
+            if tensor in seen:
+                yield tensor, f"is made by {seen[tensor]} and by {op}"
+            seen[tensor] = op
+
+
+def _layouts_fit(graph: Graph) -> Problems:
+    """A place has the shape and dtype of its layout and lies inside its block."""
+    for tensor in graph.tensors():
+        block = graph.block_of(tensor)
+        if block is None:
+            continue
+        payload, layout = graph.tensor(tensor), graph.layout(tensor)
+        if (payload.shape, payload.dtype) != (layout.shape, layout.dtype):
+            yield tensor, f"is {payload.dtype}{list(payload.shape)}, its layout {layout.dtype}{list(layout.shape)}"
+        low, high = layout.extent
+        if layout.numel and (low < 0 or high > graph.block(block).nbytes):
+            yield tensor, f"reaches bytes {low} to {high} of {block}, which has {graph.block(block).nbytes}"
+
+
+def _only_places(graph: Graph) -> Problems:
+    for tensor in graph.tensors():
+        if graph.is_value(tensor):
+            yield tensor, "has no memory, which the program layer does not know"
+
+
+def _values_are_pure(graph: Graph) -> Problems:
+    """Only loads turn places into values, only stores values into places; whatever else takes values makes values."""
+    for op in graph.ops():
+        target = graph.op(op).target
+        ins = [graph.is_value(t) for t in graph.operands(op)]
+        outs = [graph.is_value(t) for t in graph.results(op)]
+        if target == "fk.load" and (ins != [False] or outs != [True]):
+            yield op, "a load takes one place and makes one value"
+        elif target == "fk.store" and (ins != [True, False] or outs):
+            yield op, "a store takes a value and a place and makes nothing"
+        elif target not in MEMORY_OPS and len({*ins, *outs}) > 1:
+            yield op, "mixes values and places"
+        elif any(ins) and target not in MEMORY_OPS and graph.op(op).writes:
+            yield op, "writes a value"
+
+
+def _shapes_agree(graph: Graph) -> Problems:
+    """Loads and stores keep shape and dtype; windows and overlays have one form a source dimension."""
+    for op in graph.ops():
+        target = graph.op(op).target
+        tensors = [graph.tensor(t) for t in (*graph.operands(op), *graph.results(op))]
+        if target in MEMORY_OPS and tensors[0] != tensors[1]:
+            yield op, f"{tensors[0]} is not {tensors[1]}"
+        if target in ("fk.window", "fk.overlay"):
+            source, index = tensors[len(graph.operands(op)) - 1], graph.op(op).kwarg("index")
+            if not isinstance(index, tuple) or len(index) != len(source.shape):  # pyright: ignore[reportUnknownArgumentType]
+                yield op, f"has no form for each dimension of {graph.operands(op)[-1]}"
+
+
+def _memory_is_ordered(graph: Graph) -> Problems:
+    """Ordering edges follow program order."""
+    for first, then, _ in graph.orderings():
+        if graph.position(first) >= graph.position(then):
+            yield then, f"must follow {first}, which comes later in the program"
+
+
+def _every_op_has_a_segment(graph: Graph) -> Problems:
+    for op in graph.ops():
+        if graph.op(op).target not in ("fk.input", "fk.return") and not graph.segments_of(op):
+            yield op, "is in no segment"
+
+
+def _segments_are_ordered(graph: Graph) -> Problems:
+    """What crosses, and what must follow, goes from an earlier segment to a later one: no cycle is possible."""
+    place = {s: k for k, s in enumerate(graph.segments())}
+    for first, then, tensor, _ in graph.boundaries():
+        if place[first] >= place[then]:
+            yield then, f"takes {tensor} from {first}, which runs later"
+    for first, then, _ in graph.orderings():
+        for a in graph.segments_of(first):
+            for b in graph.segments_of(then):
+                if place[a] > place[b]:
+                    yield b, f"holds {then}, which must follow {first} of the later {a}"
+
+
+COMMON = (
+    Invariant("defined-before-use", _defined_before_use),
+    Invariant("operands-numbered", _operands_numbered),
+    Invariant("one-producer", _one_producer),
+    Invariant("layouts-fit", _layouts_fit),
+    Invariant("memory-is-ordered", _memory_is_ordered),
+)
+PROGRAM = (*COMMON, Invariant("only-places", _only_places))
+FUNCTIONAL = (*COMMON, Invariant("values-are-pure", _values_are_pure), Invariant("shapes-agree", _shapes_agree))
+SEGMENTED = (
+    *FUNCTIONAL,
+    Invariant("every-op-has-a-segment", _every_op_has_a_segment),
+    Invariant("segments-are-ordered", _segments_are_ordered),
+)

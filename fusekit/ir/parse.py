@@ -1,0 +1,219 @@
+"""Text back to a graph. Every mistake is a TextSyntaxError with its line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+from fusekit.dtypes import BY_NAME
+from fusekit.errors import TextSyntaxError
+from fusekit.ids import NodeId
+from fusekit.index import Form, parse_form
+from fusekit.ir.draft import Draft
+from fusekit.ir.graph import Graph, empty_graph
+from fusekit.ir.invariants import COMMON
+from fusekit.ir.layout import Layout
+from fusekit.ir.payloads import Block, Boundary, Guard, Number, Op, Operand, Ordering, Segment, Symbol, Tensor
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<tensor>%[\w.]+)|<n(?P<number>\d+) (?P<example>[^>]+)>|`(?P<symbol>[^`]*)`|\{(?P<form>[^}]*)\}"
+    r"|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|float\('(?P<special>[^']+)'\)"
+    r"|complex\((?P<real>[^,]+), (?P<imag>[^)]+)\)|(?P<plain>-?\d[\d.]*(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*)|(?P<mark>[\[\],=()]))"
+)
+_LAYOUT = re.compile(r"\(([\d,]*)\):(b?)\(([-\d,]*)\)\+(\{[^}]*\}|-?\d+)")
+_PLAIN = {"True": True, "False": False, "None": None}
+
+
+def parse(text: str) -> Graph:
+    """The graph that ``print_graph`` printed; a ``because`` block after it is skipped.
+
+    Raises TextSyntaxError(where=line number) for text that is no graph, and InvalidGraph for a graph that is none.
+    """
+    lines = text.splitlines()
+    reader = _Reader()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("because"):
+            break
+        try:
+            reader.line(line.strip())
+        except TextSyntaxError as error:
+            raise TextSyntaxError(error.what, f"line {number}: {line.strip()}", error.fix) from error
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise TextSyntaxError(f"not understood ({error})", f"line {number}: {line.strip()}") from error
+    if reader.draft is None:
+        raise TextSyntaxError("no graph: the first line is 'graph NAME {'", "line 1")
+    return reader.draft.finish(COMMON).graph
+
+
+class _Reader:
+    """Reads line by line into a draft."""
+
+    def __init__(self) -> None:
+        self.draft: Draft | None = None
+        self.numbers: dict[str, int] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.rules: tuple[tuple[str, Callable[[re.Match[str]], None]], ...] = (
+            (r"graph (\S*) \{", self.graph),
+            (r"number (n\d+) < (\d+)", self.number),
+            (r"(@\S+) : (\d+) bytes (\S+) (\S+)", self.block),
+            (r"(%\S+) : (\w+) \[([\d,]*)\]", self.value),
+            (r"(%\S+) : (\w+) (\(.*\)\+\S+|\(.*\)\+\{.*\}) in (@\S+) (\S+)", self.place),
+            (r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:]+)(\(.*\))((?: writes [\d, ]+)?)((?: same [\d:, ]+)?)", self.op),
+            (r"order (\S+) -> (\S+) ((?:RAW|WAR|WAW)(?: (?:RAW|WAR|WAW))*)( .*)?", self.ordering),
+            (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{(.*)\}", self.segment),
+            (r"boundary (\S+) -> (\S+) at (\S+) (\d+) bytes", self.boundary),
+        )
+
+    def line(self, line: str) -> None:
+        line = re.sub(r"  # [^'\"]*:\d+$", "", line).strip()
+        if not line or line == "}":
+            return
+        for pattern, rule in self.rules:
+            if found := re.fullmatch(pattern, line):
+                rule(found)
+                return
+        raise TextSyntaxError("no line of a graph", None, "see docs/text.md for the form of each line")
+
+    @property
+    def to(self) -> Draft:
+        if self.draft is None:
+            raise TextSyntaxError("a line before 'graph NAME {'")
+        return self.draft
+
+    def graph(self, m: re.Match[str]) -> None:
+        self.draft = Draft(empty_graph(m[1]), "parse")
+
+    def number(self, m: re.Match[str]) -> None:
+        self.numbers[m[1]] = int(m[2])
+
+    def block(self, m: re.Match[str]) -> None:
+        self.expect(m[1], self.to.add_block(Block(int(m[2]), m[3], m[4]), id=m[1]))
+
+    def value(self, m: re.Match[str]) -> None:
+        self.shapes[m[1]] = _ints(m[3])
+        self.expect(m[1], self.to.add_tensor(Tensor(BY_NAME[m[2]], _ints(m[3])), id=m[1]))
+
+    def place(self, m: re.Match[str]) -> None:
+        dtype = BY_NAME[m[2]]
+        layout = self.layout(m[3], m[2])
+        self.shapes[m[1]] = layout.shape
+        node = self.to.add_tensor(Tensor(dtype, layout.shape), id=m[1], block=NodeId(m[4]), layout=layout, role=m[5])
+        self.expect(m[1], node)
+
+    def expect(self, wanted: str, given: NodeId) -> None:
+        if wanted != given:
+            raise TextSyntaxError(f"{wanted} is defined twice")
+
+    def layout(self, text: str, dtype: str) -> Layout:
+        m = _LAYOUT.fullmatch(text)
+        if m is None:
+            raise TextSyntaxError(f"{text} is no layout", None, "write (shape):(strides)+offset")
+        unit = 1 if m[2] else BY_NAME[dtype].width
+        offset = parse_form(m[4].strip("{}"), self.numbers) * unit
+        return Layout(offset, _ints(m[1]), tuple(s * unit for s in _ints(m[3])), BY_NAME[dtype])
+
+    def op(self, m: re.Match[str]) -> None:
+        results = [NodeId(t) for t in m[2].replace(" ", "").split(",") if t]
+        shape = self.shapes[results[0]] if results else ()
+        variables = self.numbers | {f"i{k}": n for k, n in enumerate(shape)}
+        args, kwargs, operands = _Call(m[4], variables).read()
+        writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
+        same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
+        self.expect(m[1], self.to.add_op(Op(m[3], args, kwargs, writes, same), operands, results, id=m[1]))
+
+    def ordering(self, m: re.Match[str]) -> None:
+        where = ast.literal_eval(m[4].strip()) if m[4] else ""
+        self.to.order(NodeId(m[1]), NodeId(m[2]), Ordering(tuple(m[3].split()), where))
+
+    def segment(self, m: re.Match[str]) -> None:
+        members = [NodeId(op) for op in m[4].split()]
+        self.expect(m[1], self.to.add_segment(Segment(m[2], _ints(m[3])), members, id=m[1]))
+
+    def boundary(self, m: re.Match[str]) -> None:
+        self.to.add_boundary(NodeId(m[1]), NodeId(m[2]), NodeId(m[3]), Boundary(int(m[4])))
+
+
+class _Call:
+    """The arguments of one op: ``(%a, [%b, 2], alpha=<n0 3>)``."""
+
+    def __init__(self, text: str, variables: dict[str, int]):
+        self.tokens = _tokens(text)
+        self.at, self.variables = 0, variables
+        self.operands: list[NodeId] = []
+
+    def read(self) -> tuple[tuple[object, ...], tuple[tuple[str, object], ...], list[NodeId]]:
+        args: list[object] = []
+        kwargs: list[tuple[str, object]] = []
+        self.skip("(")
+        while not self.skip(")"):
+            if self.tokens[self.at].lastgroup == "plain" and self.peek(1) == "=":
+                name = self.tokens[self.at]["plain"]
+                self.at += 2
+                kwargs.append((name, self.item()))
+            else:
+                args.append(self.item())
+            self.skip(",")
+        return tuple(args), tuple(kwargs), self.operands
+
+    def peek(self, ahead: int = 0) -> str | None:
+        return self.tokens[self.at + ahead]["mark"] if self.at + ahead < len(self.tokens) else None
+
+    def skip(self, mark: str) -> bool:
+        found = self.peek() == mark
+        self.at += found
+        return found
+
+    def item(self) -> object:
+        if self.skip("["):
+            items: list[object] = []
+            while not self.skip("]"):
+                items.append(self.item())
+                self.skip(",")
+            return tuple(items)
+        token = self.tokens[self.at]
+        self.at += 1
+        return self.leaf(token)
+
+    def leaf(self, token: re.Match[str]) -> object:
+        if token["tensor"]:
+            self.operands.append(NodeId(token["tensor"]))
+            return Operand(len(self.operands) - 1)
+        if token["number"]:
+            return Number(int(token["number"]), ast.literal_eval(token["example"]))
+        if token["symbol"] is not None:
+            return Symbol(token["symbol"])
+        if token["form"] is not None:
+            return self.form(token["form"])
+        if token["string"]:
+            return ast.literal_eval(token["string"])
+        if token["special"]:
+            return float(token["special"])
+        if token["real"]:
+            return complex(float(token["real"]), float(token["imag"]))
+        plain = token["plain"]
+        if plain in _PLAIN:
+            return _PLAIN[plain]
+        return BY_NAME[plain] if plain in BY_NAME else ast.literal_eval(plain)
+
+    def form(self, text: str) -> Form | Guard:
+        guard = re.fullmatch(r"0 <= (.*) < (\d+)", text)
+        if guard:
+            return Guard(parse_form(guard[1], self.variables), int(guard[2]))
+        return parse_form(text, self.variables)
+
+
+def _tokens(text: str) -> list[re.Match[str]]:
+    found: list[re.Match[str]] = []
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise TextSyntaxError(f"{text[at : at + 20]!r} is no argument")
+        found.append(token)
+        at = token.end()
+    return found
+
+
+def _ints(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part)

@@ -1,0 +1,139 @@
+"""A graph as text: one fact a line, the same text for the same graph, and ``parse`` reads it back to an equal graph.
+
+Layouts print as ``(shape):(strides)+offset`` in elements, or with a ``b`` after the colon in bytes where elements do
+not fit. Source lines are comments. Index variables are ``i0, i1, ...`` (positions in the result) and ``n0, ...``
+(numbers of the call).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import isfinite
+
+from fusekit.dtypes import DType
+from fusekit.ids import NodeId
+from fusekit.index import Form, Var, print_form
+from fusekit.ir.graph import Graph
+from fusekit.ir.layout import Layout
+from fusekit.ir.payloads import Guard, Number, Op, Operand, Symbol
+from fusekit.why import Explanation
+
+
+def print_graph(graph: Graph, explanations: Iterable[Explanation] = (), *, lines: bool = True) -> str:
+    """The text of a graph, and of the explanations as a ``because`` block; ``lines``: with the users' lines."""
+    rows = [f"graph {graph.name} {{", *(f"  {row}" for row in _body(graph, lines)), "}"]
+    because = print_explanations(explanations)
+    return "\n".join([*rows, because] if because else rows) + "\n"
+
+
+def print_explanations(explanations: Iterable[Explanation]) -> str:
+    """One explanation a line: pass, subject, verdict, reason with its facts, evidence."""
+    rows = [f"  {print_explanation(e)}" for e in explanations]
+    return "\n".join(["because {", *rows, "}"]) if rows else ""
+
+
+def print_explanation(e: Explanation) -> str:
+    facts = ", ".join(f"{k}={v!r}" for k, v in e.reason.facts)
+    evidence = f" <- {' '.join(e.evidence)}" if e.evidence else ""
+    return f"{e.by}: {' '.join(e.subject)} {e.verdict} {e.reason.name}({facts}){evidence}"
+
+
+def _body(graph: Graph, lines: bool) -> Iterator[str]:
+    for var in sorted(_parameters(graph), key=lambda v: v.name):
+        yield f"number {var.name} < {var.extent}"
+    for node in graph.blocks():
+        block = graph.block(node)
+        yield f"{node} : {block.nbytes} bytes {block.device} {block.kind}"
+    for node in graph.tensors():
+        yield f"{node} : {_tensor(graph, node)}"
+    for node in graph.ops():
+        yield _op_line(graph, node, lines)
+    for first, then, ordering in graph.orderings():
+        where = f" {ordering.where!r}" if ordering.where else ""
+        yield f"order {first} -> {then} {' '.join(ordering.kinds)}{where}"
+    for node in graph.segments():
+        segment = graph.segment(node)
+        space = f"[{','.join(map(str, segment.space))}]"
+        yield f"segment {node} {segment.scheduler} {space} {{ {' '.join(graph.members(node))} }}"
+    for first, then, tensor, boundary in graph.boundaries():
+        yield f"boundary {first} -> {then} at {tensor} {boundary.nbytes} bytes"
+
+
+def _tensor(graph: Graph, node: NodeId) -> str:
+    tensor, lives = graph.tensor(node), graph.lives(node)
+    if lives is None:
+        return f"{tensor.dtype} [{','.join(map(str, tensor.shape))}]"
+    return f"{tensor.dtype} {print_layout(lives.layout)} in {graph.block_of(node)} {lives.role}"
+
+
+def print_layout(layout: Layout) -> str:
+    """``(4,3):(3,1)+0``, in elements; ``(4,3):b(12,4)+2`` in bytes where an element count would be a fraction."""
+    width = layout.dtype.width
+    whole = layout.offset.is_divisible(width) and all(s % width == 0 for s in layout.strides)
+    strides = [s // width for s in layout.strides] if whole else layout.strides
+    offset = layout.offset.exact_quotient(width) if whole else layout.offset
+    shown = str(offset.const) if offset.is_constant else f"{{{print_form(offset)}}}"
+    return f"({','.join(map(str, layout.shape))}):{'' if whole else 'b'}({','.join(map(str, strides))})+{shown}"
+
+
+def _op_line(graph: Graph, node: NodeId, lines: bool) -> str:
+    op = graph.op(node)
+    results = ", ".join(graph.results(node))
+    out = f"{node} {results + ' ' if results else ''}= {print_call(graph, node)}"
+    if op.writes:
+        out += f" writes {', '.join(map(str, op.writes))}"
+    if op.same:
+        out += f" same {', '.join(f'{r}:{o}' for r, o in op.same)}"
+    return out + (f"  # {op.origin}" if op.origin and lines else "")
+
+
+def print_call(graph: Graph, node: NodeId) -> str:
+    """``aten.add.Tensor(%a, %b, alpha=2)``."""
+    op, operands = graph.op(node), graph.operands(node)
+    words = [print_arg(a, operands) for a in op.args]
+    words += [f"{k}={print_arg(v, operands)}" for k, v in op.kwargs]
+    return f"{op.target}({', '.join(words)})"
+
+
+def print_arg(value: object, operands: tuple[NodeId, ...]) -> str:
+    match value:
+        case Operand(position):
+            return operands[position]
+        case Number(index, example):
+            return f"<n{index} {example!r}>"
+        case Symbol(name):
+            return f"`{name}`"
+        case Guard(form, extent):
+            return f"{{0 <= {print_form(form)} < {extent}}}"
+        case Form():
+            return f"{{{print_form(value)}}}"
+        case DType():
+            return value.name
+        case tuple():
+            return "[" + ", ".join(print_arg(item, operands) for item in value) + "]"
+        case float() if not isfinite(value):
+            return f"float({str(value)!r})"
+        case complex():
+            return f"complex({value.real!r}, {value.imag!r})"
+        case _:
+            return repr(value)
+
+
+def _parameters(graph: Graph) -> set[Var]:
+    """Variables n0, n1, ... with the ranges that forms give them."""
+    found: set[Var] = set()
+
+    def visit(value: object) -> None:
+        if isinstance(value, Form):
+            found.update(v for v in value.free if v.name.startswith("n"))
+        elif isinstance(value, tuple):
+            for item in value:
+                visit(item)
+
+    for node in graph.tensors():
+        if lives := graph.lives(node):
+            visit(lives.layout.offset)
+    for node in graph.ops():
+        op: Op = graph.op(node)
+        visit((op.args, op.kwargs))
+    return found

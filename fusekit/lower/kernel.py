@@ -1,0 +1,131 @@
+"""A segment's kernel: one source text, what it is called with, and the record of its races."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fusekit.ids import NodeId
+from fusekit.ir import Graph
+from fusekit.lower.assemble import assemble
+from fusekit.lower.build import Nest, build
+from fusekit.lower.hazards import Protected, protect
+from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
+from fusekit.lower.program import Param, Program
+from fusekit.lower.refuse import CannotLower
+from fusekit.lower.scalars import scalar_of
+from fusekit.memory.races import Race
+from fusekit.ops import REGISTER
+
+# Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
+MOST_VALUES = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """``source`` is a Python module whose function ``name`` takes ``params`` in order.
+
+    ``order``: "any" when the record says that iterations may run in any order, else the way the loops must run.
+    ``lines``: source line (from 1) and the ops that it computes. ``copies``: snapshots taken by each call.
+    """
+
+    name: str
+    source: str
+    params: tuple[Param, ...]
+    space: tuple[int, ...]
+    order: Literal["any", "forward", "backward"]
+    races: tuple[Race, ...]
+    lines: tuple[tuple[int, tuple[NodeId, ...]], ...]
+    copies: int
+    program: Program
+
+
+def lower_segment(
+    graph: Graph, segment: NodeId | Sequence[NodeId], *, ordered: bool = True, most_values: int = MOST_VALUES
+) -> Kernel:
+    """The kernel of a pointwise segment, or of some fk.store ops.
+
+    ``ordered``: may the kernel rely on the order of its loops? (A CPU's may, a GPU's not.) Raises CannotLower.
+    """
+    stores = _stores(graph, segment)
+    name = _kernel_name(graph, stores)
+    if not stores:
+        source = print_cpu(Program((), ()), name, graph)
+        return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
+    nest = build(graph, stores, RESERVED, most_values)
+    safe = protect(nest, ordered)
+    program = assemble(nest, safe.snapshots, safe.kept, safe.order == "backward", parallel=False)
+    source = print_cpu(program, name, graph, _notes(graph, nest, safe))
+    return _kernel(source, program, nest, safe)
+
+
+def _kernel(source: Source, program: Program, nest: Nest, safe: Protected) -> Kernel:
+    return Kernel(
+        source.name, source.text, program.params, nest.loops.space, safe.order, safe.races, source.lines,
+        len(safe.snapshots), program,
+    )  # fmt: skip
+
+
+def can_lower(graph: Graph, op: NodeId) -> str | None:
+    """Why this op has no place in a kernel; None when it has one."""
+    payload = graph.op(op)
+    for tensor in (*graph.operands(op), *graph.results(op)):
+        if (problem := _dtype_problem(graph, tensor)) is not None:
+            return problem
+    if payload.target in OURS:
+        return None
+    found = scalar_of(graph, op)
+    return found if isinstance(found, str) else None
+
+
+OURS = frozenset(f"fk.{word}" for word in ("load", "store", "window", "overlay", "fill", "iota", "cast", "bits"))
+
+
+def _dtype_problem(graph: Graph, tensor: NodeId) -> str | None:
+    dtype = graph.tensor(tensor).dtype
+    return None if dtype in REGISTER else f"no kernel holds {dtype} scalars"
+
+
+def _stores(graph: Graph, segment: NodeId | Sequence[NodeId]) -> tuple[NodeId, ...]:
+    """The stores that have an element to write."""
+    members = graph.members(segment) if isinstance(segment, str) else segment
+    stores = (op for op in members if graph.op(op).target == "fk.store")
+    return tuple(op for op in stores if graph.layout(graph.operands(op)[1]).numel)
+
+
+def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
+    """``fk_`` and the first few ops it computes, in program order."""
+    words: dict[str, None] = {}
+    seen: set[NodeId] = set()
+    stack = [graph.operands(op)[0] for op in stores]
+    found: list[NodeId] = []
+    while stack:
+        tensor = stack.pop()
+        if tensor in seen or not graph.is_value(tensor):
+            continue
+        seen.add(tensor)
+        found.append(graph.producer(tensor))
+        stack += graph.operands(found[-1])
+    for op in sorted(found, key=graph.position):
+        target = graph.op(op).target
+        if target.startswith("aten."):
+            words[target.split(".")[1]] = None
+    return "_".join(["fk", *list(words)[:4]]) if words else "fk_copy"
+
+
+def _notes(graph: Graph, nest: Nest, safe: Protected) -> list[str]:
+    """One line a block: which tensors of it the kernel touches."""
+    notes = []
+    for block, name in nest.names.blocks.items():
+        places = {graph.operands(op)[0]: None for item in nest.items if item.block == block for op in item.statement.ops}  # type: ignore[union-attr]
+        places.update({graph.operands(op)[1]: None for root in nest.roots if root.block == block for op in root.store.ops})
+        parts = []
+        for place in places:
+            layout = graph.layout(place)
+            parts.append(f"{place} {layout.dtype} {list(layout.shape)}")
+        notes.append(f"{name}: block {block}: {', '.join(parts)}")
+    return notes
+
+
+__all__ = ["CannotLower", "Kernel", "can_lower", "lower_segment"]

@@ -1,0 +1,48 @@
+"""Names of a kernel: readable, the same for the same graph, never used twice."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+
+from fusekit.ids import NodeId
+from fusekit.ir import Number
+
+
+class Names:
+    """Gives names out; words that the source itself needs (helpers, ``range``, types) are taken from the start."""
+
+    def __init__(self, reserved: Iterable[str] = ()):
+        self._used = {*reserved, *keyword.kwlist, *dir(builtins)}
+        self.blocks: dict[NodeId, str] = {}
+        self.numbers: dict[str, Number] = {}
+
+    def fresh(self, wanted: str) -> str:
+        """``wanted`` as an identifier, with ``_1``, ``_2``, ... where it is taken."""
+        stem = re.sub(r"\W", "_", wanted) or "v"
+        if stem[0].isdigit() or _LOOP.fullmatch(stem):
+            stem = f"v_{stem}"
+        name, count = stem, 0
+        while name in self._used:
+            count += 1
+            name = f"{stem}_{count}"
+        self._used.add(name)
+        return name
+
+    def memory(self, block: NodeId) -> str:
+        """The parameter that holds the address of a block."""
+        if block not in self.blocks:
+            stem = block[1:]
+            self.blocks[block] = self.fresh(f"m{stem}" if stem.isdigit() else f"m_{stem}")
+        return self.blocks[block]
+
+    def number(self, number: Number) -> str:
+        """The parameter that holds a number of the graph; index forms call it the same."""
+        name = f"n{number.index}"
+        self.numbers.setdefault(name, number)
+        return name
+
+
+_LOOP = re.compile(r"[in]\d+")  # i0, i1, ... are loops and n0, n1, ... numbers

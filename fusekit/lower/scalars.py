@@ -1,0 +1,91 @@
+"""Between the op table and the printers: the scalar form of an op of the graph, and texts of loads and conversions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+
+from fusekit.dtypes import BF16, BOOL, F16, F64, I64, U8, DType
+from fusekit.ids import NodeId
+from fusekit.ir import Graph
+from fusekit.ops import REGISTER, Kind, Refusal, Scalar, cast, functions, literal, plan
+from fusekit.ops.text import parameter as parameter_text
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_SIMPLE = re.compile(r"\w+|[\w.]+\([^()]*\)")
+
+
+def scalar_of(graph: Graph, node: NodeId) -> Scalar | str:
+    """What one element of the op's result is, or why it has no scalar form."""
+    op, results = graph.op(node), graph.results(node)
+    if not op.target.startswith("aten.") or len(results) != 1 or op.writes:
+        return f"{op.target} is no function of single elements"
+    kinds = [_kind(graph, tensor) for tensor in graph.operands(node)]
+    found = plan(op.target, op.args, dict(op.kwargs), kinds)
+    if isinstance(found, Refusal):
+        return found.reason
+    dtype = graph.tensor(results[0]).dtype
+    return found if found.result == dtype else f"{op.target} gives {found.result}, the recording says {dtype}"
+
+
+def _kind(graph: Graph, tensor: NodeId) -> Kind:
+    payload = graph.tensor(tensor)
+    return Kind(payload.dtype, not payload.shape, None, prod(payload.shape) == 1)
+
+
+def helpers_in(text: str) -> frozenset[str]:
+    """The functions of the op table that a text calls."""
+    return frozenset(_WORD.findall(text)) & functions().keys()
+
+
+def held(dtype: DType) -> str:
+    """The dtype as which memory is read and written."""
+    return "u16" if dtype in (BF16, F16) else dtype.name
+
+
+def unpack(text: str, dtype: DType) -> str:
+    """What memory holds, as a register."""
+    return f"unpack_{dtype}({text})" if dtype in (BF16, F16) else text
+
+
+def pack(text: str, dtype: DType) -> str:
+    """A register, as what memory holds."""
+    return f"pack_{dtype}({text})" if dtype in (BF16, F16) else text
+
+
+def bits(name: str, source: DType, target: DType) -> str:
+    """The register of ``target`` with the bits of one of ``source``."""
+    if source is BOOL:
+        name, source = f"np.uint8({name})", U8
+    raw = pack(name, source)
+    if target is BOOL:
+        return f"{raw} != 0"
+    if target in (BF16, F16):
+        return unpack(raw if source in (BF16, F16) else f"{raw}.view(np.uint16)", target)
+    return f"{raw}.view({REGISTER[target]})"
+
+
+def position(form: str, start: int | float, step: int | float, dtype: DType) -> str:
+    """An element of an arange: computed in int64 or float64, as ATen does."""
+    if isinstance(start, int) and isinstance(step, int):
+        scaled = f"({form})" if step == 1 else f"{step}*({form})"
+        return cast(f"np.int64({scaled} + {start})" if start else f"np.int64({scaled})", I64, dtype)
+    return cast(f"(np.float64({start!r}) + np.float64({step!r})*np.float64({form}))", F64, dtype)
+
+
+def convert(name: str, source: DType, target: DType) -> str:
+    return cast(name, source, target)
+
+
+def parameter(name: str, example: int | float, dtype: DType) -> str:
+    return parameter_text(name, example, dtype)
+
+
+def apply(scalar: Scalar, operands: Sequence[str]) -> str:
+    """The body with operands put in."""
+    texts = [text if _SIMPLE.fullmatch(text) else f"({text})" for text in operands]
+    return scalar.body.format(*texts, **{f"n{number.index}": f"n{number.index}" for number in scalar.numbers})
+
+
+__all__ = ["Scalar", "apply", "bits", "convert", "helpers_in", "literal", "pack", "parameter", "position", "scalar_of", "unpack"]

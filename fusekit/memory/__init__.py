@@ -1,0 +1,52 @@
+"""Memory: exact overlap of layouts, relations between index maps, races, eager's memory errors. No torch.
+
+Everything is in bytes of a block. A layout's offset may hang on parameters; what is said then holds for all of them.
+"""
+
+from fusekit.memory.blocks import join
+from fusekit.memory.checks import (
+    Status,
+    as_strided_error,
+    is_dense,
+    is_expanded,
+    memory_error,
+    operand_error,
+    overlap_status,
+    write_error,
+)
+from fusekit.memory.describe import describe
+from fusekit.memory.hull import hull
+from fusekit.memory.overlap import Overlap, has_internal_overlap, meets, overlap, shared_bytes
+from fusekit.memory.races import Access, Race, Remedies, Unless, Verdict, race, remedies
+from fusekit.memory.relation import Kind, Relation, locate, nested, relate
+
+__all__ = [
+    "Access",
+    "Kind",
+    "Overlap",
+    "Race",
+    "Relation",
+    "Remedies",
+    "Status",
+    "Unless",
+    "Verdict",
+    "as_strided_error",
+    "describe",
+    "has_internal_overlap",
+    "hull",
+    "is_dense",
+    "is_expanded",
+    "join",
+    "locate",
+    "meets",
+    "memory_error",
+    "nested",
+    "operand_error",
+    "overlap",
+    "overlap_status",
+    "race",
+    "relate",
+    "remedies",
+    "shared_bytes",
+    "write_error",
+]

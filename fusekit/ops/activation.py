@@ -1,0 +1,100 @@
+"""Activations and their derivatives: ATen's formulas (``activations.py``), halves in float32.
+
+They are exact where no transcendental function takes part; ``ulps`` is relative to eager on values away from a
+cancellation, and to 1 near one (``gelu`` of large negative values).
+"""
+
+from fusekit.dtypes import DType
+from fusekit.ops.entry import Call, Entry, Refused, Rule, refuse_unless
+from fusekit.ops.text import opmath, rounded
+
+
+def _of(function: str, *numbers: str) -> Rule:
+    """``function(self, *numbers)``."""
+
+    def rule(call: Call) -> tuple[DType, str]:
+        dtype = refuse_unless(call.promoted("self"), "float")
+        texts = [call.value("self", dtype), *(call.value(name, opmath(dtype)) for name in numbers)]
+        return dtype, rounded(f"{function}({', '.join(texts)})", dtype)
+
+    return rule
+
+
+def _derivative(function: str, *numbers: str, second: str = "self") -> Rule:
+    """``function(grad_output, second, *numbers)``."""
+
+    def rule(call: Call) -> tuple[DType, str]:
+        dtype = refuse_unless(call.promoted("grad_output", second), "float")
+        texts = [call.value("grad_output", dtype), call.value(second, dtype)]
+        texts += [call.value(name, opmath(dtype)) for name in numbers]
+        return dtype, rounded(f"{function}({', '.join(texts)})", dtype)
+
+    return rule
+
+
+def _gelu(call: Call) -> tuple[DType, str]:
+    return _of({"none": "gelu", "tanh": "gelu_tanh"}[str(call.static("approximate"))])(call)
+
+
+def _gelu_backward(call: Call) -> tuple[DType, str]:
+    names = {"none": "gelu_backward", "tanh": "gelu_tanh_backward"}
+    return _derivative(names[str(call.static("approximate"))])(call)
+
+
+def _elu_numbers(call: Call) -> None:
+    """alpha * scale is rounded once, as ATen's ``negcoef``."""
+    alpha, scale = call.static("alpha"), call.static("scale")
+    call.bound["scaled_alpha"] = alpha if scale == 1 else alpha * scale  # type: ignore[operator]
+
+
+def _elu(call: Call) -> tuple[DType, str]:
+    _elu_numbers(call)
+    return _of("elu", "scaled_alpha", "scale", "input_scale")(call)
+
+
+def _elu_backward(call: Call) -> tuple[DType, str]:
+    _elu_numbers(call)
+    name = "elu_backward_of_result" if call.static("is_result") else "elu_backward"
+    return _derivative(name, "scaled_alpha", "scale", "input_scale", second="self_or_result")(call)
+
+
+def _sigmoid_backward(call: Call) -> tuple[DType, str]:
+    if call.promoted("grad_output", "output").name == "f16":
+        raise Refused("eager rounds each step of sigmoid_backward of float16")
+    return _derivative("sigmoid_backward", second="output")(call)
+
+
+_ELU = "alpha=1, scale=1, input_scale=1"
+
+ENTRIES = {
+    "silu.default": Entry("self", _of("silu"), ulps=4),
+    "mish.default": Entry("self", _of("mish"), ulps=6),
+    "gelu.default": Entry("self, *, approximate='none'", _gelu, ulps=8),
+    "leaky_relu.default": Entry("self, negative_slope=0.01", _of("leaky_relu", "negative_slope")),
+    "elu.default": Entry(f"self, {_ELU}", _elu, ulps=4),
+    "softplus.default": Entry("self, beta=1, threshold=20", _of("softplus", "beta", "threshold"), ulps=4),
+    "hardswish.default": Entry("self", _of("hardswish")),
+    "hardsigmoid.default": Entry("self", _of("hardsigmoid")),
+    "hardshrink.default": Entry("self, lambd=0.5", _of("hardshrink", "lambd")),
+    "softshrink.default": Entry("self, lambd=0.5", _of("softshrink", "lambd")),
+    "tanh_backward.default": Entry("grad_output, output", _derivative("tanh_backward", second="output"), ulps=1),
+    "sigmoid_backward.default": Entry("grad_output, output", _sigmoid_backward),
+    "silu_backward.default": Entry("grad_output, self", _derivative("silu_backward"), ulps=8),
+    "gelu_backward.default": Entry("grad_output, self, *, approximate='none'", _gelu_backward, ulps=16),
+    "mish_backward.default": Entry("grad_output, self", _derivative("mish_backward"), ulps=16),
+    "hardsigmoid_backward.default": Entry("grad_output, self", _derivative("hardsigmoid_backward")),
+    "hardswish_backward.default": Entry("grad_output, self", _derivative("hardswish_backward"), ulps=2),
+    "hardtanh_backward.default": Entry(
+        "grad_output, self, min_val, max_val", _derivative("hardtanh_backward", "min_val", "max_val")
+    ),
+    "leaky_relu_backward.default": Entry(
+        "grad_output, self, negative_slope, self_is_result", _derivative("leaky_relu_backward", "negative_slope")
+    ),
+    "threshold_backward.default": Entry("grad_output, self, threshold", _derivative("relu_grad", "threshold")),
+    "elu_backward.default": Entry(
+        "grad_output, alpha, scale, input_scale, is_result, self_or_result", _elu_backward, ulps=4
+    ),
+    "softplus_backward.default": Entry(
+        "grad_output, self, beta, threshold", _derivative("softplus_backward", "beta", "threshold"), ulps=6
+    ),
+}

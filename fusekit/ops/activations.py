@@ -1,0 +1,141 @@
+"""Activation functions and their derivatives, in the order of operations of ATen's CPU kernels (``Activation.cpp``)."""
+
+import math
+
+import numpy as np
+
+from fusekit.ops.scalar import fma, sigmoid
+
+
+def silu(x):
+    return x / (type(x)(1) + np.exp(-x))
+
+
+def gelu(x):
+    half, one = type(x)(0.5), type(x)(1)
+    return x * half * (one + type(x)(math.erf(x * type(x)(0.7071067811865476))))
+
+
+def gelu_tanh(x):
+    half, one = type(x)(0.5), type(x)(1)
+    inner = type(x)(0.7978845608028654) * fma(type(x)(0.044715), x * x * x, x)
+    return half * x * (one + np.tanh(inner))
+
+
+def leaky_relu(x, slope):
+    return x if x > type(x)(0) else x * slope
+
+
+def elu(x, scaled_alpha, scale, input_scale):
+    return x * scale if x > type(x)(0) else np.expm1(x * input_scale) * scaled_alpha
+
+
+def softplus(x, beta, threshold):
+    scaled = x * beta
+    return x if scaled > threshold else np.log1p(np.exp(scaled)) / beta
+
+
+def mish(x):
+    return x * np.tanh(np.log1p(np.exp(x)))
+
+
+def hard_gate(x):
+    """min(max(x + 3, 0), 6): hardsigmoid is a sixth of it."""
+    zero, six = type(x)(0), type(x)(6)
+    lifted = x + type(x)(3)
+    lifted = zero if lifted < zero else lifted
+    return six if lifted > six else lifted
+
+
+def hardsigmoid(x):
+    return hard_gate(x) / type(x)(6)
+
+
+def hardswish(x):
+    return x * hard_gate(x) / type(x)(6)
+
+
+def hardshrink(x, limit):
+    return type(x)(0) if (x >= -limit) and (x <= limit) else x
+
+
+def softshrink(x, limit):
+    return x - limit if x > limit else (x + limit if x < -limit else x * type(x)(0))
+
+
+# ---- derivatives: the gradient of the result first -------------------------------------------------------------------
+
+
+def tanh_backward(grad, result):
+    return grad * fma(-result, result, type(grad)(1))
+
+
+def sigmoid_backward(grad, result):
+    return grad * (type(grad)(1) - result) * result
+
+
+def silu_backward(grad, x):
+    one = type(x)(1)
+    gate = sigmoid(x)
+    return grad * gate * fma(x, one - gate, one)
+
+
+def gelu_backward(grad, x):
+    half, one = type(x)(0.5), type(x)(1)
+    below = half * (one + type(x)(math.erf(x * type(x)(0.7071067811865476))))
+    density = type(x)(0.3989422804014327) * np.exp(x * x * type(x)(-0.5))
+    return grad * fma(x, density, below)
+
+
+def gelu_tanh_backward(grad, x):
+    half, one = type(x)(0.5), type(x)(1)
+    beta, kappa = type(x)(0.7978845608028654), type(x)(0.044715)
+    square = x * x
+    bent = np.tanh(beta * fma(kappa, square * x, x))
+    left, right = half * x, one + bent
+    slope = left * fma(-bent, bent, one) * (beta * fma(type(x)(3) * kappa, square, one))
+    return grad * fma(half, right, slope)
+
+
+def hardsigmoid_backward(grad, x):
+    inside = (x > type(x)(-3)) and (x < type(x)(3))
+    return grad * type(x)(1 / 6) if inside else type(x)(0)
+
+
+def hardswish_backward(grad, x):
+    low, high = x <= type(x)(-3), x >= type(x)(3)
+    middle = grad * (x / type(x)(3) + type(x)(0.5))
+    return type(x)(0) if low else (grad if high else middle)
+
+
+def hardtanh_backward(grad, x, low, high):
+    return type(x)(0) if (x <= low) or (x >= high) else grad
+
+
+def leaky_relu_backward(grad, x, slope):
+    return grad if x > type(x)(0) else grad * slope
+
+
+def elu_backward(grad, x, scaled_alpha, scale, input_scale):
+    """Of the input; ``elu_backward_of_result`` takes the result."""
+    return grad * input_scale * scaled_alpha * np.exp(x * input_scale) if x <= type(x)(0) else grad * scale
+
+
+def elu_backward_of_result(grad, result, scaled_alpha, scale, input_scale):
+    return grad * input_scale * (result + scaled_alpha) if result <= type(result)(0) else grad * scale
+
+
+def softplus_backward(grad, x, beta, threshold):
+    growth = np.exp(x * beta)
+    return grad if x * beta > threshold else grad * growth / (growth + type(x)(1))
+
+
+def mish_backward(grad, x):
+    gate = sigmoid(x)
+    bent = np.tanh(np.log1p(np.exp(x)))
+    return grad * (bent + x * gate * (type(x)(1) - bent * bent))
+
+
+def relu_grad(grad, x, threshold):
+    """threshold_backward."""
+    return type(grad)(0) if x <= threshold else grad

@@ -1,0 +1,10 @@
+"""The passes, and the one visible list of them in order."""
+
+from fusekit.passes.alias_groups import AliasGroups
+from fusekit.passes.base import Pass
+from fusekit.passes.functionalize import Functionalize
+from fusekit.passes.segment import SegmentOps
+
+PIPELINE: tuple[Pass, ...] = (AliasGroups(), Functionalize(), SegmentOps())
+
+__all__ = ["PIPELINE", "AliasGroups", "Functionalize", "Pass", "SegmentOps"]

@@ -1,0 +1,43 @@
+"""What a pass is: a frozen dataclass whose fields are its options, and a pure call from a graph to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol, runtime_checkable
+
+from fusekit.ids import NodeId
+from fusekit.ir import Graph, Invariant, Op, Operand, PassResult
+
+
+@runtime_checkable
+class Pass(Protocol):
+    """``name`` is the step's name; ``ensures`` holds for every graph that comes out."""
+
+    name: ClassVar[str]
+    ensures: ClassVar[tuple[Invariant, ...]]
+
+    def __call__(self, graph: Graph) -> PassResult:
+        """The next graph, with an explanation for each edit and each refusal; the same graph gives the same result."""
+        ...
+
+
+def is_view(graph: Graph, op: NodeId) -> bool:
+    """Does the op only give other layouts of memory that it takes?"""
+    if graph.op(op).writes or not graph.results(op) or not graph.operands(op):
+        return False
+    homes = {graph.block_of(t) for t in graph.operands(op)}
+    return all(not graph.is_value(t) and graph.block_of(t) in homes for t in graph.results(op))
+
+
+def tensors_of(value: object, operands: Sequence[NodeId]) -> list[NodeId]:
+    """The tensors that an argument of an op mentions, in order."""
+    if isinstance(value, Operand):
+        return [operands[value.position]]
+    if isinstance(value, tuple):
+        return [t for item in value for t in tensors_of(item, operands)]  # pyright: ignore[reportUnknownVariableType]
+    return []
+
+
+def argument(op: Op, position: int, name: str, default: object = None) -> object:
+    """An argument that may be given by position or by name."""
+    return op.args[position] if position < len(op.args) else op.kwarg(name, default)

@@ -1,0 +1,259 @@
+"""Writes the functional program: values, loads, stores and library calls in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fusekit.ids import NodeId
+from fusekit.ir import INPUT, RETURN, Draft, Graph, Invariant, Layout, Op, Operand, Ordering, PassResult, Tensor
+from fusekit.memory import describe, meets
+from fusekit.passes.base import is_view
+from fusekit.passes.values import APPLY, FILL, IOTA, LOAD, OVERLAY, WINDOW, Value, value_index
+from fusekit.passes.versions import Flush, Store
+from fusekit.why import Reason
+
+Access = tuple[NodeId, Layout]
+
+
+class _Order:
+    """Who read and who wrote the real memory of a block since it last changed whole."""
+
+    def __init__(self) -> None:
+        self.readers: list[Access] = []
+        self.writers: list[Access] = []
+
+
+class Emitter:
+    """Receives flushes and library calls in program order. Values are written when something first needs them."""
+
+    def __init__(self, graph: Graph, by: str):
+        self.graph = graph
+        self.draft = Draft.rewrite(graph, by)
+        self._nodes: dict[int, NodeId] = {}  # value number -> tensor
+        self._places: dict[tuple[NodeId, Layout], NodeId] = {}
+        self._named: dict[NodeId, NodeId] = {}  # program tensor -> its place
+        self._order: dict[NodeId, _Order] = {}
+        self._epochs: dict[NodeId, int] = {}
+        self._views = self._output_views()
+        self._wanted = frozenset((*graph.inputs(), *map(self._root, graph.outputs()), *self._views))
+        for block in graph.blocks():
+            self.draft.add_block(graph.block(block), id=block)
+        for op in graph.ops():
+            if graph.op(op).target == INPUT:
+                self.draft.add_op(graph.op(op), (), [self._place(t) for t in graph.results(op)], id=op)
+
+    # ---- places
+
+    def _output_views(self) -> dict[NodeId, NodeId]:
+        """Outputs that are views, and the views that they are taken from, each with its op."""
+        found: dict[NodeId, NodeId] = {}
+        todo = [self._root(t) for t in self.graph.outputs()]
+        while todo:
+            tensor = todo.pop()
+            if tensor not in found and self.graph.has_producer(tensor):
+                op = self.graph.producer(tensor)
+                if is_view(self.graph, op):
+                    found.update(dict.fromkeys(self.graph.results(op), op))
+                    todo += [self._root(t) for t in self.graph.operands(op)]
+        return found
+
+    def _root(self, tensor: NodeId) -> NodeId:
+        """The first node of the same Python object: in-place results are the operand itself, unless its layout changed."""
+        while self.graph.has_producer(tensor):
+            op = self.graph.producer(tensor)
+            same = dict(self.graph.op(op).same)
+            operand = same.get(self.graph.results(op).index(tensor))
+            if operand is None:
+                break
+            first = self.graph.operands(op)[operand]
+            if self.graph.layout(first) != self.graph.layout(tensor):
+                break
+            tensor = first
+        return tensor
+
+    def _place(self, tensor: NodeId) -> NodeId:
+        """The program's tensor as a place of the new graph."""
+        if (found := self._named.get(tensor)) is not None:
+            return found
+        lives, block = self.graph.lives(tensor), self.graph.block_of(tensor)
+        assert lives is not None and block is not None, tensor
+        id = tensor if tensor not in self.draft else f"{tensor}.mem"  # a value may have taken the name
+        node = self.draft.add_tensor(self.graph.tensor(tensor), id=id, block=block, layout=lives.layout, role=lives.role)
+        self._places.setdefault((block, lives.layout), node)
+        self._named[tensor] = node
+        self._view(tensor)
+        return node
+
+    def _view(self, tensor: NodeId) -> None:
+        """An output's view op stays, so that the picture shows what it is rebuilt from; it launches nothing."""
+        if tensor not in self._views or self._views[tensor] in self.draft:
+            return
+        op = self._views[tensor]
+        results = self.graph.results(op)
+        for t in results:
+            self._views.pop(t, None)
+        bases = [self._place(self._root(t)) for t in self.graph.operands(op)]
+        self.draft.add_op(self.graph.op(op), bases, [self._place(t) for t in results], id=op)
+
+    def _place_of(self, block: NodeId, layout: Layout) -> NodeId:
+        """A place with this layout: one that the program names, else a new one."""
+        found = self._places.get((block, layout))
+        if found is None:
+            named = next((t for t in self._wanted if self._is_at(t, block, layout)), None)
+            if named is not None:
+                return self._place(named)
+            first = next((t for t in self._wanted if self.graph.block_of(t) == block), None)
+            name = f"{first}.part" if first else f"%{block[1:]}.scratch" if block[1:].isalpha() else f"%scratch{block[1:]}"
+            tensor = Tensor(layout.dtype, layout.shape)
+            found = self.draft.add_tensor(tensor, id=name, block=block, layout=layout, role="alias")
+            self._places[block, layout] = found
+        return found
+
+    def _is_at(self, tensor: NodeId, block: NodeId, layout: Layout) -> bool:
+        return self.graph.block_of(tensor) == block and self.graph.layout(tensor) == layout
+
+    # ---- what happens, in order
+
+    def flush(self, flush: Flush) -> None:
+        """Values that the stores need, then the stores, then the epochs step."""
+        for store in flush.stores:
+            self._value(store.value)
+        written: list[tuple[NodeId, Store]] = []
+        for store in flush.stores:
+            place = self._place_of(store.block, store.region)
+            op = Op("fk.store", (Operand(0), Operand(1)), (("because", flush.reason.name),), writes=(1,))
+            node = self.draft.add_op(op, (self._value(store.value), place), id="^store", because=flush.reason)
+            self._after(node, store.region, self._of(store.block))
+            written.append((node, store))
+        for block, dying in flush.taken_along:
+            stores = tuple(node for node, s in written if s.block == block)
+            self.draft.note(stores or (block,), Reason.of("taken-along", block=dying))
+        for block in flush.epochs:
+            self._epochs[block] = self._epochs.get(block, 0) + 1
+        for node, store in written:
+            self._wrote(node, store.block, store.region)
+
+    def extern(self, op: NodeId, because: Reason) -> None:
+        """A library call on real memory; the flush of what it touches came just before."""
+        graph, payload = self.graph, self.graph.op(op)
+        operands = [self._place(t) for t in graph.operands(op)]
+        results = [self._place(t) for t in graph.results(op)]
+        self.draft.add_op(payload, operands, results, id=op, because=because)
+        for k, tensor in enumerate(operands):
+            block, layout = self._home(tensor)
+            state = self._of(block)
+            self._after(op, layout, state, write=k in payload.writes)
+        for k, tensor in enumerate(operands):
+            block, layout = self._home(tensor)
+            if k in payload.writes:
+                self._wrote(op, block, layout)
+            else:
+                self._of(block).readers.append((op, layout))
+        for tensor in results:
+            block, layout = self._home(tensor)
+            if all(block != self._home(t)[0] for t in operands):
+                self._of(block).writers.append((op, layout))
+
+    def finish(self, invariants: Sequence[Invariant]) -> PassResult:
+        """The return, on the places of the outputs."""
+        for op in self.graph.ops():
+            if self.graph.op(op).target == RETURN:
+                outputs = [self._place(self._root(t)) for t in self.graph.operands(op)]
+                self.draft.add_op(self.graph.op(op), outputs, (), id=op)
+        return self.draft.finish(invariants)
+
+    # ---- values
+
+    def _value(self, value: Value) -> NodeId:
+        """The tensor of a value; written with everything below it where that is new (a stack: chains are long)."""
+        todo = [value]
+        while todo:
+            v = todo[-1]
+            if v.number in self._nodes:
+                todo.pop()
+                continue
+            missing = [o for o in v.operands if o.number not in self._nodes]
+            if missing:
+                todo += reversed(missing)
+                continue
+            todo.pop()
+            self._nodes[v.number] = self._write(v)
+        return self._nodes[value.number]
+
+    def _write(self, v: Value) -> NodeId:
+        if v.kind == LOAD:
+            return self._load(v)
+        operands = [self._nodes[o.number] for o in v.operands]
+        line = self.graph.op(v.of).origin if v.of is not None else None
+        if v.kind == APPLY:
+            target, args, kwargs = v.detail
+            assert isinstance(target, str) and isinstance(args, tuple) and isinstance(kwargs, tuple)
+            return self._made(v, Op(target, args, kwargs, origin=line), operands)
+        return self._made(v, replace(_core_op(v), origin=line), operands)
+
+    def _load(self, v: Value) -> NodeId:
+        block, epoch, layout = v.detail
+        assert isinstance(layout, Layout) and isinstance(epoch, int) and isinstance(block, str)
+        block = NodeId(block)
+        assert epoch == self._epochs.get(block, 0), f"a stale read of {block}: epoch {epoch} is gone"
+        place = self._place_of(block, layout)
+        tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=f"{place}.in")
+        node = self.draft.add_op(Op(LOAD, (Operand(0),)), (place,), (tensor,), id="^load")
+        state = self._of(block)
+        for writer, region in state.writers:
+            self._edge(writer, node, "RAW", layout, region)
+        state.readers.append((node, layout))
+        return tensor
+
+    def _made(self, v: Value, op: Op, operands: list[NodeId]) -> NodeId:
+        name = op.target.split(".")[1]
+        wanted = f"%{name}" if f"%{name}" not in self._wanted else f"%{name}.v"
+        if v.of is not None and v.kind == APPLY:
+            results = self.graph.results(v.of)
+            if results and results[0] not in self._wanted and results[0] not in self.draft:
+                wanted = results[0]
+        tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=wanted)
+        id = v.of if v.kind == APPLY and v.of is not None and v.of not in self.draft else f"^{name}"
+        self.draft.add_op(op, operands, (tensor,), id=id)
+        return tensor
+
+    # ---- order of accesses to real memory
+
+    def _home(self, tensor: NodeId) -> Access:
+        block = self.graph.block_of(tensor)
+        assert block is not None, tensor
+        return block, self.graph.layout(tensor)
+
+    def _of(self, block: NodeId) -> _Order:
+        return self._order.setdefault(block, _Order())
+
+    def _after(self, op: NodeId, layout: Layout, state: _Order, write: bool = True) -> None:
+        for writer, region in state.writers:
+            self._edge(writer, op, "WAW" if write else "RAW", layout, region)
+        for reader, region in state.readers if write else ():
+            self._edge(reader, op, "WAR", layout, region)
+
+    def _wrote(self, op: NodeId, block: NodeId, region: Layout) -> None:
+        """Later accesses order themselves after this write; what it covers whole is behind it."""
+        state = self._of(block)
+        state.readers = [(o, r) for o, r in state.readers if o != op and not r.is_same_map(region)]
+        state.writers = [(o, r) for o, r in state.writers if not r.is_same_map(region)] + [(op, region)]
+
+    def _edge(self, first: NodeId, then: NodeId, kind: str, layout: Layout, region: Layout) -> None:
+        if first != then and meets(layout, region) is not False:
+            self.draft.order(first, then, Ordering((kind,), describe(layout, region)))
+
+
+def _core_op(v: Value) -> Op:
+    """The op of a value of ours: windows, overlays, fills, iotas, casts, bits."""
+    args = tuple(Operand(k) for k in range(len(v.operands)))
+    if v.kind == WINDOW:
+        return Op(WINDOW, args, (("index", value_index(v)),))
+    if v.kind == OVERLAY:
+        return Op(OVERLAY, args, (("index", value_index(v)), ("where", v.detail[1])))
+    if v.kind == FILL:
+        return Op(FILL, (), (("value", v.detail[0]),))
+    if v.kind == IOTA:
+        return Op(IOTA, (), (("start", v.detail[0]), ("step", v.detail[1])))
+    return Op(v.kind, args)

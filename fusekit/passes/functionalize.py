@@ -1,0 +1,233 @@
+"""functionalize: in-place writes become values; memory is written where the program's end or a library call needs it.
+
+Walks the program once. Every fusable op becomes pure values over loads of live-in memory (``fusekit.passes.versions``
+has the rules of resolution); views vanish, since a view is only a layout; what has no fusable form stays as a library
+call on real memory, preceded by a flush of the blocks that it touches. Before and after::
+
+    ^1 %a.1 = aten.exp_.default(%a) writes 0          ^load %a.load = fk.load(%a)
+    ^2 %b.1 = aten.tanh_.default(%b) writes 0    ->   ^1 %exp = aten.exp.default(%a.load)
+                                                      ^store = fk.store(%exp.1, %a) writes 1 ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fusekit import dtypes, ops
+from fusekit.dtypes import DType
+from fusekit.ids import NodeId
+from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Op, Operand, PassResult
+from fusekit.memory import meets, nested
+from fusekit.passes import cost
+from fusekit.passes.base import is_view, tensors_of
+from fusekit.passes.emit import Emitter
+from fusekit.passes.movement import RULES, Call, Write
+from fusekit.passes.values import LOAD, OVERLAY, Value, Values
+from fusekit.passes.versions import Memory
+from fusekit.why import Reason
+
+FUSABLE = frozenset(
+    {dtypes.BOOL, dtypes.U8, dtypes.I8, dtypes.I16, dtypes.I32, dtypes.I64, dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64}
+)
+
+
+@dataclass(frozen=True)
+class Functionalize:
+    """The pass. ``strict``: an op that no kernel can hold is an error instead of a library call (checked by the caller).
+
+    ``opaque``: blocks whose ops run one by one on real memory (the generic plan).
+    """
+
+    name: ClassVar[str] = "functionalize"
+    ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
+    opaque: frozenset[NodeId] = frozenset()
+
+    def __call__(self, graph: Graph) -> PassResult:
+        work = _Walk(graph, self)
+        for work.now, op in enumerate(graph.ops()):
+            if graph.op(op).target not in (INPUT, RETURN):
+                work.step(op)
+        work.now = len(graph.ops())
+        work.memory.flush(work.kept, Reason.of("flush-end"))
+        return work.emitter.finish(self.ensures)
+
+
+class _Walk:
+    """One run of the pass over one graph."""
+
+    def __init__(self, graph: Graph, options: Functionalize):
+        self.graph, self.options, self.now = graph, options, 0
+        self.values = Values()
+        self.emitter = Emitter(graph, options.name)
+        self.memory = Memory(self.values, self._is_alive, self.emitter.flush)
+        outputs = {graph.block_of(t) for t in graph.outputs()}
+        self.kept = [b for b in graph.blocks() if b in outputs or graph.block(b).kind != "fresh"]
+        self._kept = frozenset(self.kept)
+        self._last_use = {
+            block: k
+            for k, op in enumerate(graph.ops())
+            for t in (*graph.operands(op), *graph.results(op))
+            if (block := graph.block_of(t)) is not None
+        }
+        self._mark = 0  # values made before the last cut for the budget
+
+    def _is_alive(self, block: NodeId) -> bool:
+        return block in self._kept or self._last_use.get(block, -1) >= self.now
+
+    def step(self, op: NodeId) -> None:
+        """One op of the program."""
+        self.values.current = op
+        if is_view(self.graph, op) or _is_metadata(self.graph.op(op)):
+            self.emitter.draft.note((op,), Reason.of("only-views"))
+            return
+        call = Call(self.graph, op, self.graph.op(op), self.graph.operands(op), self.graph.results(op))
+        writes = self._writes(call)
+        if isinstance(writes, Reason):
+            self._extern(call, writes)
+            return
+        for write in writes:
+            self._perform(write)
+        if call.op.writes:
+            self.emitter.draft.note((op,), Reason.of("write-became-value"))
+
+    # ---- fused ops
+
+    def _writes(self, call: Call) -> tuple[Write, ...] | Reason:
+        """The op as writes of pure values, or why it stays a library call."""
+        tensors = (*call.operands, *call.results)
+        strange = next((self.graph.tensor(t).dtype for t in tensors if self.graph.tensor(t).dtype not in FUSABLE), None)
+        if strange is not None:
+            return Reason.of("library-call", because=f"{strange} has no kernels")
+        if any(call.block(t) in self.options.opaque for t in tensors):
+            return Reason.of("library-call", because="its memory has had too many overlap patterns")
+        name = call.op.target.split(".")[1]
+        targets = [call.operands[w] for w in call.op.writes] or list(call.results)
+        if name not in ("fill_", "zero_") and not all(_is_writable(call.layout(t)) for t in targets):
+            return Reason.of("flush-accident")
+        if rule := RULES.get(name):
+            found = rule(call) if not call.op.target.endswith("out") else None
+            return found if found is not None else Reason.of("library-call", because=f"this form of {name} has no rule")
+        return self._pointwise(call)
+
+    def _pointwise(self, call: Call) -> tuple[Write, ...] | Reason:
+        target = ops.functional(call.op.target) if call.op.writes else call.op.target
+        if target is None or not ops.is_pointwise(target):
+            return Reason.of("library-call", because=f"{call.op.target} is not in the table of fusable ops")
+        written = call.operands[call.op.writes[0]] if call.op.writes else call.results[0]
+        args, kwargs, reads = _without_out(call)
+        if call.op.writes and self._is_accident(call, written, reads):
+            return Reason.of("flush-accident")
+        if target == "aten.copy.default":
+            source = call.tensor(1, "src")
+            assert source is not None
+            return (Write(call.block(written), call.layout(written), (source,), lambda v, r, _: r[0]),)
+        kinds = [ops.Kind(self.graph.tensor(t).dtype, not self.graph.tensor(t).shape, None) for t in reads]
+        plan = ops.plan(target, args, kwargs, kinds)
+        if isinstance(plan, ops.Refusal):
+            return Reason.of("library-call", because=plan.reason)
+        shape = _broadcast([call.layout(t).shape for t in reads])
+
+        def make(values: Values, operands: tuple[Value, ...], region: Layout) -> Value:
+            return values.apply(target, args, kwargs, operands, shape, plan.result)
+
+        return (Write(call.block(written), call.layout(written), tuple(reads), make),)
+
+    def _is_accident(self, call: Call, written: NodeId, reads: list[NodeId]) -> bool:
+        """Does eager's result depend on its own loop order: an operand that meets the target through another map?"""
+        region = call.layout(written)
+        return any(
+            call.block(t) == call.block(written)
+            and not call.layout(t).is_same_map(region)
+            and meets(call.layout(t), region) is not False
+            for t in reads
+        )
+
+    def _perform(self, write: Write) -> None:
+        """All flushes of a write are decided before its operands are read: else an earlier read goes stale."""
+        memory, places = self.memory, [(self.graph.block_of(t), self.graph.layout(t)) for t in write.reads]
+        reads = [(block, layout) for block, layout in places if block is not None]
+        if because := memory.room_for(write.block, write.region):
+            memory.flush([write.block], because)
+        closed = [block for block, layout in reads if not memory.can_read(block, layout)]
+        if closed:
+            memory.flush(closed, Reason.of("flush-no-relation"))
+        value = self._value(write, reads)
+        if self._is_heavy(value):
+            # The producers are cut, not this op: else every later op would be cut again.
+            count = cost.pulls(value)
+            memory.flush([block for block, _ in reads], Reason.of("flush-budget", pulls=count))
+            self._mark = len(self.values)
+            value = self._value(write, reads)
+        memory.write(write.block, write.region, value)
+
+    def _value(self, write: Write, reads: list[tuple[NodeId, Layout]]) -> Value:
+        operands = tuple(self.memory.read(block, layout) for block, layout in reads)
+        self._explain_reads(write, operands)
+        made = write.make(self.values, operands, write.region)
+        return self.values.spread(self.values.cast(made, write.region.dtype), write.region.shape)
+
+    def _explain_reads(self, write: Write, operands: tuple[Value, ...]) -> None:
+        """Reads that another op's write answers: through an alias, whole or in part."""
+        for place, value in zip(write.reads, operands, strict=True):
+            if value.of is None or value.kind == LOAD or not self.graph.has_producer(place):
+                continue
+            if value.of != self.graph.producer(place):
+                name = "read-composed" if value.kind == OVERLAY else "read-forwarded"
+                if self.values.current is not None:
+                    self.emitter.draft.note((self.values.current,), Reason.of(name, writer=value.of), (place,))
+
+    def _is_heavy(self, value: Value) -> bool:
+        if not value.maps and len(self.values) - self._mark <= cost.PULLS:
+            return False
+        return cost.pulls(value) > cost.PULLS
+
+    # ---- library calls
+
+    def _extern(self, call: Call, because: Reason) -> None:
+        written = {call.block(call.operands[w]) for w in call.op.writes}
+        touched = [call.block(t) for t in call.operands]
+        reason = because if because.name == "flush-accident" else Reason.of("flush-library-call")
+        self.memory.flush(touched, reason, written)
+        self.emitter.extern(call.id, because)
+        for t in call.results:
+            self.memory.state(call.block(t))
+
+
+_METADATA = frozenset(
+    {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "requires_grad_", "rename_"}
+)
+
+
+def _is_metadata(op: Op) -> bool:
+    return op.target.split(".")[1] in _METADATA
+
+
+def _is_writable(layout: Layout) -> bool:
+    """One index an address; else the result of an op is an accident of its order."""
+    return nested(layout) is not None and all(s for _, s in layout.axes())
+
+
+def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + s for s in shapes]
+    return tuple(next((n for n in column if n != 1), 1) for column in zip(*padded, strict=True))
+
+
+def _without_out(call: Call) -> tuple[tuple[object, ...], tuple[tuple[str, object], ...], list[NodeId]]:
+    """Arguments and operands of the functional form: what ``out=`` named is no operand of it."""
+    kwargs = tuple((k, v) for k, v in call.op.kwargs if k != "out")
+    reads: list[NodeId] = []
+
+    def renumber(value: object) -> object:
+        if isinstance(value, Operand):
+            reads.extend(tensors_of(value, call.operands))
+            return Operand(len(reads) - 1)
+        if type(value) is tuple:
+            return tuple(renumber(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return value
+
+    args = tuple(renumber(a) for a in call.op.args)
+    return args, tuple((k, renumber(v)) for k, v in kwargs), reads
+
+

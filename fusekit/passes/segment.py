@@ -1,0 +1,196 @@
+"""segment: which ops run together, in which order of launches.
+
+Stores that follow one another without a read of what they wrote form a run; a library call ends a run. Within a run,
+stores that share a value or memory become one pointwise segment (the race record of its kernel keeps it right), and so
+do unrelated ones over one iteration space. Library calls are segments of their own; views that outputs are rebuilt
+from are alias segments, which launch nothing. Segments keep the program's order, so no cycle can arise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from fusekit.ids import NodeId
+from fusekit.ir import INPUT, RETURN, SEGMENTED, Boundary, Draft, Graph, Invariant, PassResult, Segment
+from fusekit.passes.base import is_view
+from fusekit.why import Reason
+
+
+@dataclass
+class _Group:
+    """Stores of one kernel, with the ops that their values need (in program order)."""
+
+    stores: list[NodeId]
+    needs: dict[NodeId, None]
+    space: tuple[int, ...]
+    because: Reason | None = None
+
+
+Tie = Callable[[Graph, _Group], Iterator[object]]
+"""Marks of a group: two groups with an equal mark belong together."""
+
+
+@dataclass(frozen=True)
+class SegmentOps:
+    """``values``: the most ops of one kernel that are joined only because their iteration space or values agree."""
+
+    name: ClassVar[str] = "segment"
+    ensures: ClassVar[tuple[Invariant, ...]] = SEGMENTED
+    values: int = 400
+    unrelated: int = 64
+
+    def __call__(self, graph: Graph) -> PassResult:
+        draft = graph.draft(self.name)
+        for unit in _units(graph):
+            if isinstance(unit, list):
+                for group in self._groups(graph, draft, unit):
+                    members = [op for op in graph.ops() if op in group.needs]
+                    draft.add_segment(Segment("pointwise", group.space), members, because=group.because)
+            else:
+                draft.add_segment(Segment("extern"), [unit], because=Reason.of("extern-call"))
+        for chain in _view_chains(graph):
+            draft.add_segment(Segment("alias"), chain, because=Reason.of("alias-only"))
+        segmented = draft.finish().graph
+        _add_boundaries(segmented, draft)
+        return draft.finish(self.ensures)
+
+    def _groups(self, graph: Graph, draft: Draft, run: list[NodeId]) -> list[_Group]:
+        groups = [_group(graph, store) for store in run]
+        written = {graph.block_of(graph.operands(store)[1]) for store in run}
+
+        def hazard(graph: Graph, group: _Group) -> Iterator[object]:
+            return (block for block in _touched(graph, group) if block in written)
+
+        groups = self._join(graph, groups, hazard, Reason.of("shares-values"), None)
+        groups = self._join(graph, groups, _shared_values, Reason.of("shares-values"), self.values)
+        groups = self._join(graph, groups, _same_space, Reason.of("same-space"), self.unrelated)
+        for group in groups:
+            why = group.because or Reason.of("shares-values")
+            group.because = Reason.of("one-kernel", space=str(list(group.space)), because=str(why))
+        for a, b in zip(groups, groups[1:], strict=False):
+            draft.decline((a.stores[0], b.stores[0]), self._refusal(a, b))
+        return groups
+
+    def _refusal(self, a: _Group, b: _Group) -> Reason:
+        if a.space == b.space:
+            return Reason.of("too-large", values=len(a.needs) + len(b.needs), limit=self.unrelated)
+        return Reason.of("space-differs", first=str(list(a.space)), second=str(list(b.space)))
+
+    @staticmethod
+    def _join(graph: Graph, groups: list[_Group], tie: Tie, why: Reason, limit: int | None) -> list[_Group]:
+        """Groups that the tie connects become one, in order, while the limit on their ops allows."""
+        kept: list[_Group] = []
+        owner: dict[object, _Group] = {}
+        for group in groups:
+            marks = list(tie(graph, group))
+            homes = list({id(o): o for m in marks if (o := owner.get(m)) is not None}.values())
+            for home in homes:
+                if limit is not None and len(home.needs.keys() | group.needs.keys()) > limit:
+                    continue
+                group = _Group(home.stores + group.stores, {**home.needs, **group.needs}, _larger(home, group), why)
+                kept.remove(home)
+                owner.update({m: group for m, o in owner.items() if o is home})
+            kept.append(group)
+            owner.update(dict.fromkeys(marks, group))
+        return kept
+
+
+def _units(graph: Graph) -> Iterator[NodeId | list[NodeId]]:
+    """Library calls, and runs of stores that one launch may hold, in program order."""
+    after: dict[NodeId, set[NodeId]] = {}
+    for first, then, ordering in graph.orderings():
+        if graph.op(first).target == "fk.store" and ordering.kinds != ("WAR",):
+            after.setdefault(then, set()).add(first)
+    run: list[NodeId] = []
+    late: set[NodeId] = set()  # ops that read, or write again, what the run wrote, or use such a value
+    inside: set[NodeId] = set()
+    for op in graph.ops():
+        target = graph.op(op).target
+        if target in (INPUT, RETURN) or is_view(graph, op):
+            continue
+        uses_late = any(graph.has_producer(t) and graph.producer(t) in late for t in graph.operands(op))
+        if after.get(op, set()) & inside or uses_late:
+            late.add(op)
+        if target == "fk.store":
+            if op in late:
+                yield run
+                run, late, inside = [], set(), set()
+            run.append(op)
+            inside.add(op)
+        elif not _is_value_op(graph, op):
+            if run:
+                yield run
+            run, late, inside = [], set(), set()
+            yield op
+    if run:
+        yield run
+
+
+def _is_value_op(graph: Graph, op: NodeId) -> bool:
+    return bool(graph.results(op)) and all(graph.is_value(t) for t in graph.results(op))
+
+
+def _group(graph: Graph, store: NodeId) -> _Group:
+    needs: dict[NodeId, None] = {store: None}
+    todo = [graph.operands(store)[0]]
+    while todo:
+        op = graph.producer(todo.pop())
+        if op not in needs:
+            needs[op] = None
+            todo += [t for t in graph.operands(op) if graph.is_value(t)]
+    return _Group([store], needs, graph.tensor(graph.operands(store)[0]).shape)
+
+
+def _larger(a: _Group, b: _Group) -> tuple[int, ...]:
+    return max(a.space, b.space, key=lambda s: (prod(s), len(s)))
+
+
+def _touched(graph: Graph, group: _Group) -> Iterator[NodeId | None]:
+    """Blocks that the group reads or writes."""
+    for op in group.needs:
+        if graph.op(op).target in ("fk.store", "fk.load"):
+            yield graph.block_of(graph.operands(op)[-1])
+
+
+def _shared_values(graph: Graph, group: _Group) -> Iterator[object]:
+    return (op for op in group.needs if graph.op(op).target not in ("fk.store", "fk.fill"))
+
+
+def _same_space(graph: Graph, group: _Group) -> Iterator[object]:
+    yield group.space
+
+
+def _view_chains(graph: Graph) -> list[list[NodeId]]:
+    """Views that outputs are rebuilt from, those over one base together."""
+    chains: dict[NodeId | None, list[NodeId]] = {}
+    for op in graph.ops():
+        if graph.op(op).target not in (INPUT, RETURN) and is_view(graph, op):
+            chains.setdefault(graph.block_of(graph.results(op)[0]), []).append(op)
+    return list(chains.values())
+
+
+def _add_boundaries(graph: Graph, draft: Draft) -> None:
+    """An edge for every tensor that one segment writes and a later one reads, with why the two are not one."""
+    for first, then, ordering in graph.orderings():
+        if "RAW" not in ordering.kinds:
+            continue
+        written = {graph.block_of(t) for t in _written(graph, first)}
+        crossing = next((t for t in graph.operands(then) if graph.block_of(t) in written), None)
+        for a in graph.segments_of(first):
+            for b in graph.segments_of(then):
+                if a != b and crossing is not None:
+                    reason = _why_apart(graph, first, a, b)
+                    draft.add_boundary(a, b, crossing, Boundary(graph.layout(crossing).nbytes), because=reason)
+
+
+def _written(graph: Graph, op: NodeId) -> list[NodeId]:
+    return [graph.operands(op)[w] for w in graph.op(op).writes] + list(graph.results(op))
+
+
+def _why_apart(graph: Graph, op: NodeId, a: NodeId, b: NodeId) -> Reason:
+    if "extern" in (graph.segment(a).scheduler, graph.segment(b).scheduler):
+        return Reason.of("extern-call")
+    return Reason.of("must-follow", block=str(graph.block_of(_written(graph, op)[0])))

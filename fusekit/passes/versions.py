@@ -1,0 +1,180 @@
+"""Memory SSA at the level of elements: what each block holds at each point of the program, as values.
+
+A block has an *epoch* (what its real memory holds; steps when real memory is written) and a list of pending writes,
+each (region, value) over what came before. A read resolves against the pending writes, last first: a write that shares
+no byte is skipped; one that holds all of the read gives its value; one that holds part of it gives an overlay; where no
+closed relation exists, the pending writes go to real memory first. ``flush`` writes pending versions out, together with
+every live value that still reads what is about to be overwritten: nothing ever reads a stale epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fusekit.ids import NodeId
+from fusekit.ir import Layout
+from fusekit.memory import Kind, hull, relate
+from fusekit.passes.values import Value, Values
+from fusekit.why import Reason
+
+LIVE_OVERLAYS = 16
+
+
+@dataclass
+class BlockState:
+    """``writes``: pending (region, value) pairs over the contents of ``epoch``; ``version`` counts them for the memo."""
+
+    id: NodeId
+    epoch: int = 0
+    version: int = 0
+    writes: list[tuple[Layout, Value]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A region of a block and the value that goes there."""
+
+    block: NodeId
+    region: Layout
+    value: Value
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Stores that happen at one point of the program: every value is of the memory before all of them."""
+
+    stores: tuple[Store, ...]
+    reason: Reason
+    taken_along: tuple[tuple[NodeId, NodeId], ...]  # (block, the dying block that its values still read)
+    epochs: tuple[NodeId, ...]  # blocks whose real memory changes
+
+
+class Memory:
+    """The state of all blocks while the pass walks the program. ``emit`` receives every flush, in order."""
+
+    def __init__(self, values: Values, alive: Callable[[NodeId], bool], emit: Callable[[Flush], None]):
+        self.values, self._alive, self._emit = values, alive, emit
+        self._blocks: dict[NodeId, BlockState] = {}
+        self._memo: dict[tuple[NodeId, int, int, Layout], Value] = {}
+
+    def state(self, block: NodeId) -> BlockState:
+        found = self._blocks.get(block)
+        if found is None:
+            found = self._blocks[block] = BlockState(block)
+        return found
+
+    # ---- reading
+
+    def can_read(self, block: NodeId, layout: Layout) -> bool:
+        """Has every pending write a closed relation with this read?"""
+        return all(relate(layout, region).kind is not Kind.NONE for region, _ in self.state(block).writes)
+
+    def read(self, block: NodeId, layout: Layout) -> Value:
+        """The contents of a layout now; ``can_read`` must hold."""
+        state = self.state(block)
+        return self._resolve(state, layout, len(state.writes))
+
+    def _resolve(self, state: BlockState, layout: Layout, upto: int) -> Value:
+        key = (state.id, state.version, upto, layout)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._search(state, layout, upto)
+        return found
+
+    def _search(self, state: BlockState, layout: Layout, upto: int) -> Value:
+        for k in range(upto - 1, -1, -1):
+            region, value = state.writes[k]
+            relation = relate(layout, region)
+            if relation.kind is Kind.DISJOINT:
+                continue
+            if relation.kind is Kind.INSIDE:
+                return self.values.bits(self.values.window(value, relation.index, layout.shape), layout.dtype)
+            below = self._resolve(state, layout, k)
+            above = self.values.bits(value, layout.dtype)
+            return self.values.overlay(below, above, relation.index, relation.guards)
+        return self.values.load(state.id, state.epoch, layout)
+
+    # ---- writing
+
+    def room_for(self, block: NodeId, region: Layout) -> Reason | None:
+        """None where a write of ``region`` may become pending, else why the block must be flushed first."""
+        state = self.state(block)
+        for other, _ in state.writes:
+            if relate(region, other).kind is Kind.NONE or relate(other, region).kind is Kind.NONE:
+                return Reason.of("flush-no-relation")
+        if len(state.writes) >= LIVE_OVERLAYS:
+            return Reason.of("flush-overlays", count=LIVE_OVERLAYS)
+        return None
+
+    def write(self, block: NodeId, region: Layout, value: Value) -> None:
+        """A pending write; what it covers whole is dropped."""
+        if not region.numel:
+            return
+        assert (value.shape, value.dtype) == (region.shape, region.dtype), (value, region)
+        state = self.state(block)
+        kept = [w for w in state.writes if relate(w[0], region).kind is not Kind.INSIDE]
+        state.writes = [*kept, (region, value)]
+        state.version += 1
+
+    # ---- real memory
+
+    def flush(self, blocks: Iterable[NodeId], reason: Reason, overwritten: Iterable[NodeId] = ()) -> None:
+        """Pending writes of ``blocks`` go to real memory; ``overwritten`` blocks change right after it (a library call).
+
+        Every live block with a pending value that still reads a dying (block, epoch) is taken along.
+        """
+        chosen = {b for b in blocks if self.state(b).writes}
+        dying = chosen | set(overwritten)
+        along: list[tuple[NodeId, NodeId]] = []
+        while more := list(self._dependents(dying, chosen)):
+            along += more
+            chosen |= {b for b, _ in more}
+            dying |= chosen
+        stores = tuple(store for b in self._blocks if b in chosen for store in self._stores(self._blocks[b]))
+        if stores or dying:
+            self._emit(Flush(stores, reason, tuple(along), tuple(b for b in self._blocks if b in dying)))
+        for b in dying:
+            state = self.state(b)
+            state.writes, state.epoch, state.version = [], state.epoch + 1, state.version + 1
+
+    def _dependents(self, dying: set[NodeId], chosen: set[NodeId]) -> Iterator[tuple[NodeId, NodeId]]:
+        stale = {(b, self.state(b).epoch) for b in dying}
+        if not stale:
+            return
+        for b, state in self._blocks.items():
+            if b in chosen or not state.writes or not self._alive(b):
+                continue
+            for _, value in state.writes:
+                if hit := next((block for block, epoch in value.reads if (block, epoch) in stale), None):
+                    yield b, hit
+                    break
+
+    def _stores(self, state: BlockState) -> Iterator[Store]:
+        """The greatest pending regions, each with the final version's value over it.
+
+        Regions that overlap without one covering the other store equal values twice, which is harmless: there is no
+        write-after-write to order.
+        """
+        regions = _merged([region for region, _ in state.writes])
+        for k, region in enumerate(regions):
+            if any(_is_covered(region, other, j < k) for j, other in enumerate(regions) if j != k):
+                continue
+            yield Store(state.id, region, self._resolve(state, region, len(state.writes)))
+
+
+def _is_covered(region: Layout, other: Layout, earlier: bool) -> bool:
+    """Does ``other`` hold all of ``region``? Of two equal ones the earlier is kept."""
+    if relate(region, other).kind is not Kind.INSIDE:
+        return False
+    return earlier or relate(other, region).kind is not Kind.INSIDE
+
+
+def _merged(regions: list[Layout]) -> list[Layout]:
+    """Overlapping boxes of one grid become one box while their union is exactly a box."""
+    while True:
+        pairs = ((a, b, hull(a, b)) for k, a in enumerate(regions) for b in regions[:k])
+        found = next(((a, b, union) for a, b, union in pairs if union is not None), None)
+        if found is None:
+            return regions
+        regions = [r for r in regions if r is not found[0] and r is not found[1]] + [found[2]]

@@ -1,0 +1,246 @@
+"""Is what fusekit did the same as what eager did? Outputs, mutated inputs, aliasing, versions, identity, exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import torch
+
+from fusekit.run.closeness import Tolerance, difference, storage_difference, ulps
+from fusekit.run.observe import Named, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fact that was compared: ``what`` it is about, and what it is in eager and in fusekit."""
+
+    what: str
+    eager: str
+    fusekit: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was compared, fact by fact. Truthy when all facts agree."""
+
+    rows: tuple[Row, ...]
+    title: str = ""
+    script: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        return all(row.ok for row in self.rows)
+
+    @property
+    def failures(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if not row.ok)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def repro(self) -> str:
+        """A Python script that runs the same check on the same arguments."""
+        return self.script() if self.script else "# the arguments of this check were not kept\n"
+
+    def __repr__(self) -> str:
+        shown = self.failures or self.rows
+        head = f"{self.title or 'check'}: " + (
+            "the same as eager" if self.ok else f"{len(self.failures)} of {len(self.rows)} facts differ"
+        )
+        table = [
+            ("", "eager", "fusekit"),
+            *((f"{'' if row.ok else '! '}{row.what}", row.eager, row.fusekit) for row in shown),
+        ]
+        widths = [min(max(len(line[k]) for line in table), 60) for k in range(3)]
+        return "\n".join(
+            [head, *("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table)]
+        )
+
+
+def compare(
+    eager: Outcome,
+    ours: Outcome,
+    *,
+    tolerance: Tolerance = Tolerance(),
+    title: str = "",
+    script: Callable[[], str] | None = None,
+) -> CheckReport:
+    """Compare two outcomes of one program, each from its own clones of the same arguments.
+
+    The outputs are used up: at the end each is overwritten on both sides, and everything is compared once more.
+    """
+    rows: list[Row] = []
+    if eager.error is not None or ours.error is not None:
+        rows += _errors(eager, ours, tolerance)
+        return CheckReport(tuple(rows), title, script)
+    rows.append(_fact("structure", eager.structure, ours.structure))
+    rows += _leaves(eager, ours, tolerance)
+    rows += _inputs(eager, ours, tolerance)
+    rows += _aliases(eager, ours)
+    if all(row.ok for row in rows):
+        _overwrite(eager.outputs)
+        _overwrite(ours.outputs)
+        rows += _after_overwrite(eager, ours, tolerance)
+    return CheckReport(tuple(rows), title, script)
+
+
+def _fact(what: str, eager: object, ours: object) -> Row:
+    return Row(what, str(eager), str(ours), eager == ours)
+
+
+def _errors(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
+    kinds = [type(error) for error in (eager.error, ours.error)]
+    texts = [_brief(error) for error in (eager.error, ours.error)]
+    rows = [Row("raises", texts[0], texts[1], kinds[0] is kinds[1])]
+    if eager.error is not None:
+        for (name, a), (_, b), before in zip(eager.tensors, ours.tensors, ours.before, strict=True):
+            untouched = torch.equal(_raw(b), before)
+            same = (
+                untouched or storage_difference(a.untyped_storage(), b.untyped_storage(), [a.dtype], tolerance) is None
+            )
+            rows.append(
+                Row(f"{name} after the error", "as eager left it, or untouched", "" if same else "changed", same)
+            )
+    return rows
+
+
+def _brief(error: Exception | None) -> str:
+    return (
+        "nothing" if error is None else f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:100]}"
+    )
+
+
+def _raw(tensor: torch.Tensor) -> torch.Tensor:
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+# ---- outputs and inputs
+
+
+def _leaves(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
+    rows: list[Row] = []
+    for one, other in zip_longest(eager.leaves, ours.leaves):
+        if one is None or other is None:
+            rows.append(Row((one or other)[0], "there" if one else "missing", "there" if other else "missing", False))
+        elif isinstance(one[1], torch.Tensor) and isinstance(other[1], torch.Tensor):
+            rows.append(_tensor(one[0], one[1], other[1], tolerance))
+        else:
+            same = type(one[1]) is type(other[1]) and (one[1] == other[1] or one[1] != one[1])
+            rows.append(Row(one[0], repr(one[1])[:40], repr(other[1])[:40], bool(same)))
+    return rows
+
+
+def describe(tensor: torch.Tensor) -> str:
+    """``float32 (2, 3):(3, 1) cpu``, and what else can be seen of a tensor."""
+    marks = [word for word, holds in (("requires_grad", tensor.requires_grad), ("conj", tensor.is_conj())) if holds]
+    kind = "" if type(tensor) is torch.Tensor else f"{type(tensor).__name__} "
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return " ".join([f"{kind}{dtype} {tuple(tensor.shape)}:{axes(tensor)} {tensor.device}", *marks])
+
+
+def axes(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Strides of the dimensions longer than one; nothing for a tensor without elements."""
+    if tensor.numel() == 0:
+        return ()
+    return tuple(s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+
+
+def _tensor(path: str, want: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> Row:
+    looks = describe(want), describe(got)
+    if looks[0] != looks[1]:
+        return Row(path, *looks, False)
+    if (words := difference(want, got, tolerance)) is not None:
+        return Row(path, looks[0], words, False)
+    far = ulps(want, got)
+    return Row(path, looks[0], "equal" if not far else f"equal within {far} ulp", True)
+
+
+def _inputs(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
+    rows: list[Row] = []
+    for k, ((name, want), (_, got)) in enumerate(zip(eager.tensors, ours.tensors, strict=True)):
+        looks = [f"{describe(t)}+{t.storage_offset()}" for t in (want, got)]
+        if looks[0] != looks[1]:
+            rows.append(Row(name, *looks, False))
+            continue
+        words = storage_difference(want.untyped_storage(), got.untyped_storage(), _dtypes(eager, want), tolerance)
+        rows.append(Row(f"bytes of {name}", looks[0], words or "equal", words is None))
+        rows.append(_fact(f"version of {name}", *("moved" if o.bumped[k] else "stays" for o in (eager, ours))))
+    return rows
+
+
+def _dtypes(outcome: Outcome, tensor: torch.Tensor) -> Sequence[torch.dtype]:
+    """The element types under which the storage of ``tensor`` is seen."""
+    key = tensor.untyped_storage().data_ptr()
+    seen = {t.dtype: None for _, t in (*outcome.tensors, *outcome.outputs) if t.untyped_storage().data_ptr() == key}
+    return tuple({tensor.dtype: None} | seen)
+
+
+# ---- who shares with whom
+
+
+def _aliases(eager: Outcome, ours: Outcome) -> list[Row]:
+    rows = (
+        [Row("sharing", *(_sharing_text(c) for c in classes), classes[0] == classes[1])]
+        if (classes := (sharing((*eager.tensors, *eager.outputs)), sharing((*ours.tensors, *ours.outputs))))
+        else []
+    )
+    shared = {name for group in classes[0] for name in group}
+    for (path, want), (_, got) in zip(eager.outputs, ours.outputs, strict=False):
+        if path in shared and want.numel():
+            rows.append(_fact(f"offset of {path}", want.storage_offset(), got.storage_offset()))
+    rows.append(_fact("identity", _identities(eager), _identities(ours)))
+    return rows
+
+
+def sharing(tensors: Named) -> set[frozenset[str]]:
+    """Names of tensors whose storages' byte ranges meet, one set a block of memory."""
+    ranges = sorted(
+        (s.data_ptr(), s.data_ptr() + s.nbytes(), name) for name, t in tensors if (s := t.untyped_storage()).nbytes()
+    )
+    groups: list[set[str]] = []
+    end = -1
+    for low, high, name in ranges:
+        if low >= end:
+            groups.append(set())
+        groups[-1].add(name)
+        end = max(end, high)
+    return {frozenset(group) for group in groups if len(group) > 1}
+
+
+def _sharing_text(classes: set[frozenset[str]]) -> str:
+    return "; ".join(" ~ ".join(sorted(group)) for group in sorted(classes, key=sorted)) or "none"
+
+
+def _identities(outcome: Outcome) -> str:
+    """Which outputs are the very object of an argument, a capture or an earlier output."""
+    seen = {id(tensor): name for name, tensor in reversed(outcome.tensors)}
+    words = []
+    for path, tensor in outcome.outputs:
+        if id(tensor) in seen:
+            words.append(f"{path} is {seen[id(tensor)]}")
+        seen.setdefault(id(tensor), path)
+    return ", ".join(words) or "all new"
+
+
+# ---- write through every output, and look again
+
+
+def _overwrite(outputs: Named) -> None:
+    for k, (_, tensor) in enumerate(outputs):
+        with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+            tensor.detach().fill_(k % 2 == 0 if tensor.dtype == torch.bool else k + 1)
+
+
+def _after_overwrite(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
+    rows: list[Row] = []
+    for (path, want), (_, got) in zip(eager.outputs, ours.outputs, strict=True):
+        words = difference(want, got, tolerance)
+        rows.append(Row(f"{path} after writes to all outputs", "", words or "equal", words is None))
+    for (name, want), (_, got) in zip(eager.tensors, ours.tensors, strict=True):
+        words = storage_difference(want.untyped_storage(), got.untyped_storage(), _dtypes(eager, want), tolerance)
+        rows.append(Row(f"bytes of {name} after writes to all outputs", "", words or "equal", words is None))
+    return rows

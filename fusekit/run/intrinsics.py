@@ -1,0 +1,134 @@
+"""Memory as generated kernels see it: raw addresses, one load and one store a dtype, and snapshots.
+
+An address is an int; ``at`` counts elements. Compiled code turns the address into a typed pointer and steps from it,
+which LLVM vectorises (an ``inttoptr`` of base plus offset it does not). Alignment is never assumed: a joined block
+may start at any byte. ``PLAIN`` holds the same functions for running a kernel's source without Numba.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+I8, I64 = ir.IntType(8), ir.IntType(64)
+# dtype name -> (Numba type, LLVM type, ctypes type, numpy type)
+SCALARS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "bool": (types.boolean, I8, ctypes.c_uint8, np.bool_),
+    "u8": (types.uint8, I8, ctypes.c_uint8, np.uint8),
+    "u16": (types.uint16, ir.IntType(16), ctypes.c_uint16, np.uint16),
+    "u32": (types.uint32, ir.IntType(32), ctypes.c_uint32, np.uint32),
+    "u64": (types.uint64, I64, ctypes.c_uint64, np.uint64),
+    "i8": (types.int8, I8, ctypes.c_int8, np.int8),
+    "i16": (types.int16, ir.IntType(16), ctypes.c_int16, np.int16),
+    "i32": (types.int32, ir.IntType(32), ctypes.c_int32, np.int32),
+    "i64": (types.int64, I64, ctypes.c_int64, np.int64),
+    "f32": (types.float32, ir.FloatType(), ctypes.c_float, np.float32),
+    "f64": (types.float64, ir.DoubleType(), ctypes.c_double, np.float64),
+}
+PLAIN: dict[str, Callable[..., Any]] = {}
+
+
+def _element(builder: Any, kind: Any, base: Any, at: Any) -> Any:
+    return builder.gep(builder.inttoptr(base, kind.as_pointer()), [at])
+
+
+def _make_load(name: str) -> Callable[..., Any]:
+    kind, llvm, c_type, numpy_type = SCALARS[name]
+
+    def load(context: Any, base: Any, at: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.load(_element(builder, llvm, *args), align=1)
+            return builder.icmp_unsigned("!=", value, llvm(0)) if name == "bool" else value
+
+        return kind(types.int64, types.int64), build
+
+    load.__name__ = load.__qualname__ = f"load_{name}"
+    step = ctypes.sizeof(c_type)
+    if name in ("f32", "f64"):  # through an integer: a signalling NaN keeps its bits
+        carrier = ctypes.c_uint32 if name == "f32" else ctypes.c_uint64
+        integer = np.uint32 if name == "f32" else np.uint64
+        PLAIN[load.__name__] = lambda base, at: integer(carrier.from_address(base + step * int(at)).value).view(numpy_type)
+    else:
+        PLAIN[load.__name__] = lambda base, at: numpy_type(c_type.from_address(base + step * int(at)).value)
+    return intrinsic(load)
+
+
+def _make_store(name: str) -> Callable[..., Any]:
+    kind, llvm, c_type, numpy_type = SCALARS[name]
+
+    def store(context: Any, base: Any, at: Any, value: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.zext(args[2], llvm) if name == "bool" else args[2]
+            builder.store(value, _element(builder, llvm, *args[:2]), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, kind), build
+
+    store.__name__ = store.__qualname__ = f"store_{name}"
+    step = ctypes.sizeof(c_type)
+
+    def plain(base: int, at: int, value: Any) -> None:
+        data = np.asarray(value, numpy_type).tobytes()
+        ctypes.memmove(base + step * int(at), data, step)
+
+    PLAIN[store.__name__] = plain
+    return intrinsic(store)
+
+
+def _libc(builder: Any, result: Any, name: str, operands: list[Any]) -> Any:
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, operands), name)
+
+
+@intrinsic
+def snapshot(context: Any, memory: Any, first: Any, last: Any) -> Any:
+    """Bytes ``first`` to ``last`` of ``memory``, copied; the result is used like the address ``memory``."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        memory, first, last = args
+        count, pointer = builder.sub(last, first), I8.as_pointer()
+        kept = builder.call(_libc(builder, pointer, "malloc", [I64]), [count])
+        source = builder.inttoptr(builder.add(memory, first), pointer)
+        builder.call(_libc(builder, pointer, "memcpy", [pointer, pointer, I64]), [kept, source, count])
+        return builder.sub(builder.ptrtoint(kept, I64), first)
+
+    return types.int64(types.int64, types.int64, types.int64), build
+
+
+@intrinsic
+def release(context: Any, kept: Any, first: Any) -> Any:
+    """Gives back a snapshot that starts at byte ``first``."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(builder.add(args[0], args[1]), I8.as_pointer())
+        builder.call(_libc(builder, ir.VoidType(), "free", [I8.as_pointer()]), [pointer])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), build
+
+
+_KEPT: dict[int, Any] = {}
+
+
+def _snapshot(memory: int, first: int, last: int) -> int:
+    buffer = ctypes.create_string_buffer(ctypes.string_at(memory + first, last - first), last - first)
+    address = ctypes.addressof(buffer)
+    _KEPT[address] = buffer
+    return address - first
+
+
+def _release(kept: int, first: int) -> None:
+    del _KEPT[kept + first]
+
+
+PLAIN.update(snapshot=_snapshot, release=_release)
+
+for _name in SCALARS:
+    globals()[f"load_{_name}"] = _make_load(_name)
+    globals()[f"store_{_name}"] = _make_store(_name)

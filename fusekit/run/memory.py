@@ -1,0 +1,247 @@
+"""Real bytes: where the memory blocks of a graph are while the graph, or a plan made from it, runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from fusekit.errors import UnsupportedError
+from fusekit.ids import NodeId
+from fusekit.index import Form
+from fusekit.ir import Block, Graph, Layout
+from fusekit.run.decode import Scalar, value_of
+from fusekit.torch_types import TO_TORCH
+
+
+class LayoutMismatch(Exception):
+    """A library call answered with other tensors than were recorded; the caller records anew."""
+
+
+class Place(NamedTuple):
+    """A layout prepared for torch: ``block`` by number, strides in elements.
+
+    ``low`` and ``high`` are bytes from the offset: what the elements span. ``fixed`` is the offset in bytes where it is
+    the same on every call, else None and ``offset`` is evaluated.
+    """
+
+    block: int
+    offset: Form
+    fixed: int | None
+    low: int
+    high: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    width: int
+
+    def start(self, numbers: Sequence[Scalar]) -> int:
+        """Byte of the block where element (0, 0, ...) is."""
+        return value_of(self.offset, numbers) if self.fixed is None else self.fixed
+
+
+class Piece(NamedTuple):
+    """One storage object in a block: bytes ``start`` to ``end``, and the number of an input that it belongs to."""
+
+    start: int
+    end: int
+    storage: torch.UntypedStorage
+    input: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a graph says about its memory, prepared once: blocks by number, and the place of every input."""
+
+    number: Mapping[NodeId, int]
+    nbytes: tuple[int, ...]
+    devices: tuple[torch.device, ...]
+    fresh: tuple[bool, ...]
+    inputs: tuple[Place, ...]
+
+    @staticmethod
+    def of(graph: Graph) -> Blocks:
+        blocks = graph.blocks()
+        number = {block: k for k, block in enumerate(blocks)}
+        payloads = [_payload(graph, block) for block in blocks]
+        return Blocks(
+            number,
+            tuple(block.nbytes for block in payloads),
+            tuple(torch.device(block.device) for block in payloads),
+            tuple(block.kind == "fresh" for block in payloads),
+            tuple(place_of(graph, number, tensor) for tensor in graph.inputs()),
+        )
+
+
+def _payload(graph: Graph, block: NodeId) -> Block:
+    payload = graph[block]
+    assert isinstance(payload, Block)
+    return payload
+
+
+def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId) -> Place:
+    """The place of a tensor of the graph, by block number."""
+    block = graph.block_of(tensor)
+    assert block is not None, f"{tensor} is a value and has no place"
+    return prepare(number[block], graph.layout(tensor))
+
+
+def prepare(block: int, layout: Layout) -> Place:
+    """A layout of a block as a place."""
+    width = layout.dtype.width
+    low = sum(min(0, s * (n - 1)) for n, s in zip(layout.shape, layout.strides, strict=True)) if layout.numel else 0
+    high = low
+    if layout.numel:
+        high = width + sum(max(0, s * (n - 1)) for n, s in zip(layout.shape, layout.strides, strict=True))
+    return Place(
+        block,
+        layout.offset,
+        layout.offset.const if layout.offset.is_constant else None,
+        low,
+        high,
+        layout.shape,
+        tuple(s // width for s in layout.strides),
+        TO_TORCH[layout.dtype],
+        width,
+    )
+
+
+class Memory:
+    """The bytes of every block during one run.
+
+    Blocks of arguments and captures are the storages of the actual tensors (several, where several storage objects
+    share one address range); blocks that the program makes are allocated when they are first asked for.
+    """
+
+    __slots__ = ("addresses", "blocks", "numbers", "_keep", "_pieces", "_storages", "tensors")
+
+    def __init__(self, blocks: Blocks, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = ()):
+        self.blocks, self.tensors, self.numbers = blocks, tensors, numbers
+        self.addresses: list[int | None] = [None] * len(blocks.nbytes)
+        self._storages: list[torch.UntypedStorage | None] = [None] * len(blocks.nbytes)
+        self._pieces: list[list[Piece] | None] = [None] * len(blocks.nbytes)
+        self._keep: list[torch.Tensor] = []
+        for tensor, place in zip(tensors, blocks.inputs, strict=True):
+            if self.addresses[place.block] is None:
+                self.addresses[place.block] = _base(tensor, place.start(numbers), place.width)
+
+    def address(self, block: int) -> int:
+        """Address of byte 0 of a block; allocates it where the program makes it."""
+        address = self.addresses[block]
+        if address is None:
+            storage = torch.empty(self.blocks.nbytes[block], dtype=torch.uint8, device=self.blocks.devices[block])
+            address = self._own(block, storage.untyped_storage())
+        return address
+
+    def release(self, block: int) -> None:
+        """Give back a block that the program made and needs no more."""
+        self.addresses[block] = self._storages[block] = None
+
+    def has(self, block: int) -> bool:
+        """Has the block bytes yet? (Always, for blocks of arguments and captures.)"""
+        return self.addresses[block] is not None
+
+    def adopt(self, block: int, tensor: torch.Tensor) -> None:
+        """Take the storage of ``tensor``, a library call's result, as the bytes of a block that has none yet."""
+        self._own(block, tensor.untyped_storage())
+
+    def _own(self, block: int, storage: torch.UntypedStorage) -> int:
+        self._storages[block] = storage
+        address = self.addresses[block] = storage.data_ptr()
+        return address
+
+    def tensor(self, place: Place) -> torch.Tensor:
+        """A tensor on the block's own bytes. It has a version counter of its own and never requires grad."""
+        start = place.start(self.numbers)
+        if self.blocks.fresh[place.block]:
+            self.address(place.block)
+            storage, begin = self._storages[place.block], 0
+            assert storage is not None
+        elif (piece := self.piece(place, start)) is not None:
+            storage, begin = piece.storage, piece.start
+        else:
+            storage, begin = self._across(place, start)
+        self._check(place, start - begin, storage)
+        empty = torch.empty(0, dtype=place.dtype, device=self.blocks.devices[place.block])
+        return empty.set_(storage, (start - begin) // place.width, place.shape, place.strides)
+
+    def _check(self, place: Place, start: int, storage: torch.UntypedStorage) -> None:
+        """``set_`` would silently grow a storage that is too small."""
+        if place.high > place.low and not 0 <= start + place.low <= start + place.high <= storage.nbytes():
+            raise IndexError(f"bytes {start + place.low} to {start + place.high} of a storage of {storage.nbytes()}")
+
+    def piece(self, place: Place, start: int) -> Piece | None:
+        """The first storage object of a block of arguments that holds all of a place."""
+        low, high = start + place.low, start + place.high
+        for piece in self.pieces(place.block):
+            if piece.start <= low and high <= piece.end and (start - piece.start) % place.width == 0:
+                return piece
+        return None
+
+    def pieces(self, block: int) -> list[Piece]:
+        """The storage objects in a block of arguments, each once, in the order of the arguments."""
+        known = self._pieces[block]
+        if known is None:
+            known = self._pieces[block] = []
+            base, seen = self.address(block), set()
+            for k, (tensor, place) in enumerate(zip(self.tensors, self.blocks.inputs, strict=True)):
+                storage = tensor.untyped_storage()
+                if place.block == block and storage._cdata not in seen:
+                    seen.add(storage._cdata)
+                    start = storage.data_ptr() - base if storage.nbytes() else 0
+                    known.append(Piece(start, start + storage.nbytes(), storage, k))
+        return known
+
+    def _across(self, place: Place, start: int) -> tuple[torch.UntypedStorage, int]:
+        """One storage over what a place spans, where no single storage object holds it; and the byte it begins at."""
+        pieces = self.pieces(place.block)
+        low, high = start + place.low, start + place.high
+        if high == low:
+            return torch.empty(0, dtype=torch.uint8, device=self.blocks.devices[place.block]).untyped_storage(), start
+        if low < min(piece.start for piece in pieces) or max(piece.end for piece in pieces) < high:
+            raise IndexError(f"bytes {low} to {high} reach outside every argument of their memory block")
+        if self.blocks.devices[place.block].type != "cpu":
+            raise UnsupportedError("a tensor that lies across two storage objects on a GPU")
+        buffer = (ctypes.c_char * (high - low)).from_address(self.address(place.block) + low)
+        view = torch.frombuffer(buffer, dtype=torch.uint8)
+        self._keep.append(view)
+        return view.untyped_storage(), low
+
+
+def settle(memory: Memory, place: Place, tensor: torch.Tensor) -> bool:
+    """Make ``place`` hold a library call's result; True where its elements had to be copied.
+
+    A fresh result brings its storage, unless its strides are not those recorded (they may hang on data): then its
+    elements are copied to where everybody will look for them. A result in memory that is known must already be there.
+    """
+    fresh = not memory.has(place.block)
+    if fresh:
+        memory.adopt(place.block, tensor)
+    if is_at(tensor, place, memory.address(place.block), memory.numbers):
+        return False
+    if not fresh or tuple(tensor.shape) != place.shape or tensor.dtype != place.dtype:
+        got = f"{tensor.dtype} {tuple(tensor.shape)}:{tensor.stride()}+{tensor.storage_offset()}"
+        raise LayoutMismatch(f"a library call gave {got}, recorded was {place}")
+    memory.release(place.block)
+    memory.tensor(place).copy_(tensor)
+    return True
+
+
+def _base(tensor: torch.Tensor, start: int, width: int) -> int:
+    """Address of byte 0 of the block in which ``tensor`` begins at byte ``start``."""
+    # not tensor.data_ptr(): that is 0 for a tensor without elements
+    return tensor.untyped_storage().data_ptr() + tensor.storage_offset() * width - start
+
+
+def is_at(tensor: torch.Tensor, place: Place, address: int, numbers: Sequence[Scalar]) -> bool:
+    """Is ``tensor`` the place in a block that begins at ``address``? Strides of one-element dimensions do not count."""
+    if tuple(tensor.shape) != place.shape or tensor.dtype != place.dtype:
+        return False
+    if place.high == place.low:
+        return True
+    if any(n > 1 and s != t for n, s, t in zip(place.shape, place.strides, tensor.stride(), strict=True)):
+        return False
+    return tensor.data_ptr() == address + place.start(numbers)

@@ -1,0 +1,101 @@
+"""What one call did: its result or its error, and the state of every tensor that it could have changed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from fusekit.run.clones import clones
+from fusekit.run.closeness import whole
+
+Named = tuple[tuple[str, torch.Tensor], ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``leaves``: (path, value) of the flat result; ``tensors``: arguments and captures after the call, by path;
+    ``bumped``: whose version counter moved; ``before``: the bytes of their storages before the call."""
+
+    leaves: tuple[tuple[str, object], ...]
+    structure: str
+    error: Exception | None
+    tensors: Named
+    bumped: tuple[bool, ...]
+    before: tuple[torch.Tensor, ...] = field(repr=False, default=())
+
+    @property
+    def outputs(self) -> Named:
+        return tuple((path, leaf) for path, leaf in self.leaves if isinstance(leaf, torch.Tensor))
+
+
+def paths(tree: object, root: str) -> list[tuple[str, object]]:
+    """(path, leaf) of nested containers: ``out[0]``, ``a['x'][1]``."""
+    return [(root + keystr(path), leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+
+
+def observe(
+    fn: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None = None,
+    captures: Iterable[tuple[str, torch.Tensor]] = (),
+) -> Outcome:
+    """Call ``fn`` and keep what it did. The arguments are used up: pass clones.
+
+    Captured tensors get their bytes and version counters back afterwards; the outcome holds clones of what they were.
+    """
+    kwargs = dict(kwargs or {})
+    named = [
+        pair for pair in (*paths(tuple(args), "args"), *paths(kwargs, "kwargs")) if isinstance(pair[1], torch.Tensor)
+    ]
+    captured = tuple(captures)
+    tensors = [tensor for _, tensor in (*named, *captured)]
+    before = tuple(_bytes(tensor).clone() for tensor in tensors)
+    versions = [_version(tensor) for tensor in tensors]
+    result, error = _call(fn, args, kwargs)
+    bumped = tuple(_version(tensor) != old for tensor, old in zip(tensors, versions, strict=True))
+    leaves = paths(result, "out") if error is None else []
+    if captured:
+        tensors, leaves = _keep(tensors, leaves)
+        _restore(captured, before[len(named) :], versions[len(named) :])
+    names = [name for name, _ in (*named, *captured)]
+    structure = str(tree_flatten_with_path(result)[1]) if error is None else ""
+    return Outcome(tuple(leaves), structure, error, tuple(zip(names, tensors, strict=True)), bumped, before)
+
+
+def _call(
+    fn: Callable[..., object], args: Sequence[object], kwargs: dict[str, object]
+) -> tuple[object, Exception | None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fn(*args, **kwargs), None
+    except Exception as error:  # noqa: BLE001 whatever is raised is what is compared
+        return None, error
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return whole(tensor.untyped_storage(), torch.uint8)
+
+
+def _keep(
+    tensors: list[torch.Tensor], leaves: list[tuple[str, object]]
+) -> tuple[list[torch.Tensor], list[tuple[str, object]]]:
+    """Clones of all tensors of an outcome that keep who is who and who shares with whom."""
+    everything = [*tensors, *(leaf for _, leaf in leaves if isinstance(leaf, torch.Tensor))]
+    copies = {id(tensor): copy for tensor, copy in zip(everything, clones(everything), strict=True)}
+    return [copies[id(tensor)] for tensor in tensors], [(path, copies.get(id(leaf), leaf)) for path, leaf in leaves]
+
+
+def _restore(captured: Named, before: Sequence[torch.Tensor], versions: Sequence[int]) -> None:
+    for (_, tensor), old, version in zip(captured, before, versions, strict=True):
+        _bytes(tensor).copy_(old)
+        if not tensor.is_inference():
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))

@@ -1,0 +1,163 @@
+"""What a call hands back: arguments as the very objects, views on their true storage, and bumped version counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fusekit.ids import NodeId
+from fusekit.ir import Graph, Operand
+from fusekit.run.decode import Leaves, Reader, reader
+from fusekit.run.memory import Blocks, Memory, Place, place_of
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """How one output leaf is made.
+
+    ``input``: the number of the input that it is; else ``place``: a view, ``twin`` the earlier leaf that is the same
+    object; else ``constant`` reads it from the call.
+    """
+
+    input: int | None = None
+    place: Place | None = None
+    twin: int | None = None
+    constant: Reader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a graph, prepared once: output leaves, inputs with new metadata, places of arguments that are written."""
+
+    returned: tuple[Returned, ...]
+    relayout: tuple[tuple[int, Place], ...]
+    written: tuple[Place, ...]
+
+    @staticmethod
+    def of(graph: Graph, blocks: Blocks) -> Ending:
+        last = next((op for op in reversed(graph.ops()) if graph.op(op).target == "fk.return"), None)
+        if last is None:
+            return Ending((), (), _written(graph, blocks))
+        operands = graph.operands(last)
+        leaves: list[Returned] = []
+        seen: dict[NodeId, int] = {}
+        for arg in graph.op(last).args:
+            if not isinstance(arg, Operand):
+                leaves.append(Returned(constant=reader(arg)))
+                continue
+            leaves.append(_returned(graph, blocks, operands[arg.position], seen))
+            seen.setdefault(operands[arg.position], len(leaves) - 1)
+        relayout = graph.op(last).kwarg("relayout", ())
+        assert isinstance(relayout, tuple)
+        return Ending(
+            tuple(leaves),
+            tuple((k, place_of(graph, blocks.number, operands[arg.position])) for k, arg in relayout),
+            _written(graph, blocks),
+        )
+
+
+def _returned(graph: Graph, blocks: Blocks, tensor: NodeId, seen: dict[NodeId, int]) -> Returned:
+    if (k := input_of(graph, tensor)) is not None:
+        return Returned(input=k)
+    return Returned(place=place_of(graph, blocks.number, tensor), twin=seen.get(tensor))
+
+
+def input_of(graph: Graph, tensor: NodeId) -> int | None:
+    """The number of the input that ``tensor`` is the same Python object as, by the chain of Op.same; else None."""
+    while graph.has_producer(tensor):
+        op = graph.producer(tensor)
+        number = graph.results(op).index(tensor)
+        if graph.op(op).target == "fk.input":
+            return number
+        operand = dict(graph.op(op).same).get(number)
+        if operand is None:
+            return None
+        tensor = graph.operands(op)[operand]
+    return None
+
+
+def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
+    """Places in blocks of arguments and captures that some op writes."""
+    found: dict[Place, None] = {}
+    for op in graph.ops():
+        for operand in graph.op(op).writes:
+            tensor = graph.operands(op)[operand]
+            if not graph.is_value(tensor):
+                place = place_of(graph, blocks.number, tensor)
+                if not blocks.fresh[place.block]:
+                    found[place] = None
+    return tuple(found)
+
+
+def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
+    """Give written arguments a version bump each and their new metadata, and build the output leaves."""
+    bump(ending.written, memory)
+    for k, place in ending.relayout:
+        _relayout(memory, k, place)
+    out: list[object] = []
+    first: dict[int, torch.Tensor] = {}
+    for leaf in ending.returned:
+        if leaf.input is not None:
+            out.append(memory.tensors[leaf.input])
+        elif leaf.place is None:
+            assert leaf.constant is not None
+            out.append(leaf.constant((), memory.numbers, leaves))
+        else:
+            out.append(out[leaf.twin] if leaf.twin is not None else _rebuild(leaf.place, memory, first))
+    return out
+
+
+def bump(written: Sequence[Place], memory: Memory) -> None:
+    """One version bump for every storage object of an argument that holds a written place."""
+    bumped: set[int] = set()
+    for place in written:
+        start = place.start(memory.numbers)
+        if (k := _holder(memory, place, start)) not in bumped:
+            bumped.add(k)
+            torch.autograd.graph.increment_version(memory.tensors[k])
+
+
+def _holder(memory: Memory, place: Place, start: int) -> int:
+    """The number of an argument whose storage object holds the place: at best one that is the place itself."""
+    piece = memory.piece(place, start)
+    pieces = memory.pieces(place.block)
+    return (piece or pieces[0]).input
+
+
+def _relayout(memory: Memory, k: int, place: Place) -> None:
+    """Metadata that the program changed on an argument object (``t_()``, ``squeeze_()``)."""
+    tensor = memory.tensors[k]
+    old = memory.blocks.inputs[k]
+    shift = tensor.storage_offset() * old.width - old.start(memory.numbers)  # the block's first byte, in its storage
+    offset = (place.start(memory.numbers) + shift) // place.width
+    tensor.as_strided_(place.shape, place.strides, offset)
+
+
+def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor]) -> torch.Tensor:
+    """A view of the argument that holds the place, or of the block's first output: as in eager they share a version."""
+    if not memory.blocks.fresh[place.block]:
+        start = place.start(memory.numbers)
+        piece = memory.piece(place, start)
+        if piece is None:
+            return memory.tensor(place)
+        return view_of(memory.tensors[piece.input], start - piece.start, place)
+    base = first.get(place.block)
+    if base is None:
+        base = first[place.block] = memory.tensor(place)
+        return base
+    return view_of(base, place.start(memory.numbers), place)
+
+
+def view_of(tensor: torch.Tensor, start: int, place: Place) -> torch.Tensor:
+    """The view at byte ``start`` of the tensor's storage that has the shape, strides and dtype of ``place``."""
+    if tensor.dtype == place.dtype:
+        return tensor.as_strided(place.shape, place.strides, start // place.width)
+    count = tensor.untyped_storage().nbytes()
+    whole = tensor.detach().as_strided((count // tensor.element_size(),), (1,), 0)
+    if count % max(place.width, tensor.element_size()):
+        return torch.empty(0, dtype=place.dtype, device=tensor.device).set_(
+            tensor.untyped_storage(), start // place.width, place.shape, place.strides
+        )
+    return whole.view(place.dtype).as_strided(place.shape, place.strides, start // place.width)

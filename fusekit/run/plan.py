@@ -1,0 +1,191 @@
+"""A plan: everything that a call has to do, in order, prepared once. No graph is read while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from fusekit.ids import NodeId
+from fusekit.ir import Graph, Number
+from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
+from fusekit.run.interpret import Run
+from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, place_of, settle
+from fusekit.run.outputs import Ending, bump, finish
+
+Step = Callable[[Memory, Leaves], None]
+
+
+class Parameter(Protocol):
+    """One parameter of a kernel: the address of memory block ``node``, or the graph's number ``number``."""
+
+    @property
+    def node(self) -> NodeId | None: ...
+    @property
+    def number(self) -> Number | None: ...
+
+
+class Launchable(Protocol):
+    """What a plan needs to know of a kernel."""
+
+    @property
+    def params(self) -> Sequence[Parameter]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """What one call launched: generated ``kernels``, library calls, and launches that only move bytes."""
+
+    kernels: int = 0
+    extern_calls: int = 0
+    copies: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``steps`` in order, the memory that they work on, what is handed back, and what one call counts."""
+
+    steps: tuple[Step, ...]
+    blocks: Blocks
+    ending: Ending
+    counts: LastRun
+
+
+def execute(
+    plan: Plan, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = (), leaves: Leaves = ()
+) -> list[object]:
+    """Run a plan on the actual tensors of ``fk.input``; they are mutated as eager would. Returns the output leaves.
+
+    ``numbers``: all parameters of the graph. Raises LayoutMismatch where a library call does not answer as recorded.
+    """
+    memory = Memory(plan.blocks, tensors, numbers)
+    try:
+        for step in plan.steps:
+            step(memory, leaves)
+    except BaseException:
+        bump(plan.ending.written, memory)  # what stands in front of the failed op was done, as in eager
+        raise
+    return finish(plan.ending, memory, leaves)
+
+
+def make_plan(
+    graph: Graph,
+    kernels: Mapping[NodeId, Launchable],
+    compile: Callable[[Launchable], Callable[..., None]],
+    copies: Callable[[Launchable], int] = lambda kernel: 0,
+) -> Plan:
+    """The plan of a graph with segments. ``kernels``: segment -> its kernel; ``compile`` makes one callable.
+
+    ``copies`` tells how many copies a kernel makes besides. A segment of stores without a kernel runs op by op.
+    """
+    blocks = Blocks.of(graph)
+    ending = Ending.of(graph, blocks)
+    maker = _Maker(graph, blocks)
+    counts = [0, 0, 0]
+    steps: list[Step] = []
+    dying = _dying(graph, blocks, ending)
+    for segment in graph.segments():
+        if segment in kernels:
+            steps.append(maker.launch(kernels[segment], compile))
+            counts[0] += 1
+            counts[2] += copies(kernels[segment])
+        else:
+            made = maker.without_kernel(segment)
+            steps += made
+            counts[1] += len(made)
+        if segment in dying:
+            steps.append(_release(dying[segment]))
+    return Plan(tuple(steps), blocks, ending, LastRun(*counts))
+
+
+class _Maker:
+    """Steps of segments."""
+
+    def __init__(self, graph: Graph, blocks: Blocks):
+        self.graph, self.blocks = graph, blocks
+
+    def launch(self, kernel: Launchable, compile: Callable[[Launchable], Callable[..., None]]) -> Step:
+        """Call the compiled kernel with the addresses and numbers that it takes."""
+        function = compile(kernel)
+        takes = tuple(self._parameter(param) for param in kernel.params)
+
+        def launch(memory: Memory, leaves: Leaves) -> None:
+            function(*[memory.address(k) if is_address else memory.numbers[k] for is_address, k in takes])
+
+        return launch
+
+    def _parameter(self, param: Parameter) -> tuple[bool, int]:
+        if param.node is not None:
+            return True, self.blocks.number[param.node]
+        assert param.number is not None
+        return False, param.number.index
+
+    def without_kernel(self, segment: NodeId) -> list[Step]:
+        """Library calls; nothing for views and for stores of no element; else the ops one by one with torch."""
+        ops = self.graph.members(segment)
+        if self.graph.segment(segment).scheduler == "extern":
+            return [self.call(op) for op in ops if not self._is_value_op(op)] or [self.interpreted(ops)]
+        stores = [op for op in ops if self.graph.op(op).target == "fk.store"]
+        is_empty = all(self.graph.layout(self.graph.operands(op)[1]).numel == 0 for op in stores)
+        return [] if is_empty else [self.interpreted(ops)]
+
+    def _is_value_op(self, op: NodeId) -> bool:
+        return self.graph.op(op).target.startswith("fk.") or any(map(self.graph.is_value, self.graph.results(op)))
+
+    def call(self, op: NodeId) -> Step:
+        """A library call: the exact overload on real memory."""
+        call = caller(self.graph.op(op))
+        operands = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.operands(op))
+        results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
+        what = f"{op} {self.graph.op(op).target}"
+
+        def run(memory: Memory, leaves: Leaves) -> None:
+            with torch.no_grad():
+                found = tensors_in(call([memory.tensor(place) for place in operands], memory.numbers, leaves))
+            if len(found) != len(results):
+                raise LayoutMismatch(f"{what} gave {len(found)} tensors, recorded were {len(results)}")
+            for place, tensor in zip(results, found, strict=True):
+                settle(memory, place, tensor)
+
+        return run
+
+    def interpreted(self, ops: Sequence[NodeId]) -> Step:
+        """The ops one by one with torch: slow, and right where no kernel can be made."""
+        ordered = sorted(ops, key=self.graph.position)
+
+        def run(memory: Memory, leaves: Leaves) -> None:
+            machine = Run(self.graph, memory.tensors, memory.numbers, leaves, memory)
+            for op in ordered:
+                machine.step(op)
+
+        return run
+
+
+def _release(blocks: Sequence[int]) -> Step:
+    def release(memory: Memory, leaves: Leaves) -> None:
+        for block in blocks:
+            memory.release(block)
+
+    return release
+
+
+def _dying(graph: Graph, blocks: Blocks, ending: Ending) -> dict[NodeId, list[int]]:
+    """Segment -> blocks that the program makes, that no output holds and that no later segment touches."""
+    held = {leaf.place.block for leaf in ending.returned if leaf.place is not None}
+    last: dict[int, NodeId] = {}
+    for segment in graph.segments():
+        for block in touched(graph, graph.members(segment)):
+            last[blocks.number[block]] = segment
+    out: dict[NodeId, list[int]] = {}
+    for block, segment in last.items():
+        if blocks.fresh[block] and block not in held:
+            out.setdefault(segment, []).append(block)
+    return out
+
+
+def touched(graph: Graph, ops: Iterable[NodeId]) -> list[NodeId]:
+    """The memory blocks in which operands and results of the ops lie, each once."""
+    tensors = [t for op in ops for t in (*graph.operands(op), *graph.results(op))]
+    return list(dict.fromkeys(block for t in tensors if (block := graph.block_of(t)) is not None))

@@ -1,0 +1,236 @@
+"""Recorded calls as a graph of the program stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from fusekit.ids import NodeId
+from fusekit.index import Form, Var
+from fusekit.ir import (
+    INPUT,
+    PROGRAM,
+    RETURN,
+    Block,
+    Draft,
+    Graph,
+    Layout,
+    Number,
+    Op,
+    Operand,
+    Symbol,
+    Tensor,
+    empty_graph,
+)
+from fusekit.torch_types import FROM_TORCH
+from fusekit.trace.blocks import joined_blocks
+from fusekit.trace.naming import clean, result_name
+from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
+from fusekit.trace.schema import bound, is_written
+from fusekit.trace.sites import Site, sites_of
+
+aten = torch.ops.aten
+Parameters = Mapping[tuple[int, str], Number]  # (call number, schema argument) -> the graph's number there
+
+
+def graph_of(program: Program, parameters: Parameters | None = None) -> Graph:
+    """The program as a graph; numbers named by ``parameters`` become Numbers, and view offsets index forms of them."""
+    return _Builder(program, parameters or {}).build()
+
+
+class _Builder:
+    """Follows every tensor object: its newest node, its place, and its offset in its block as a form."""
+
+    def __init__(self, program: Program, parameters: Parameters):
+        self.program, self.parameters = program, parameters
+        self.draft: Draft = empty_graph(program.name).draft("trace")
+        self.now: dict[int, Place] = {}
+        self.node: dict[int, NodeId] = {}
+        self.name: dict[int, str] = {}
+        self.offset: dict[int, Form] = {}
+        self.block: dict[int, tuple[NodeId, int]] = {}  # storage -> (block, bytes from the block's start)
+
+    def build(self) -> Graph:
+        joined = joined_blocks(self.program)
+        blocks = [self.draft.add_block(block) for block in joined.blocks]
+        self.block = {storage: (blocks[k], start) for storage, (k, start) in joined.where.items()}
+        nodes = [self._input(number, clean(name)) for number, name, _ in self.program.inputs]
+        self.draft.add_op(Op(INPUT), (), nodes)
+        for number, call in enumerate(self.program.calls):
+            self._call(number, call)
+        self._return()
+        return self.draft.finish(PROGRAM).graph
+
+    # ---- tensors
+
+    def _input(self, number: int, name: str) -> NodeId:
+        place = self.program.first[number]
+        self.offset[number] = Form.of(self._bytes(place))
+        return self._add(number, place, name, "input")
+
+    def _bytes(self, place: Place) -> int:
+        """Recorded offset in the block."""
+        return self.block[place.storage][1] + place.offset * place.dtype.itemsize
+
+    def _add(self, number: int, place: Place, name: str, role: str) -> NodeId:
+        dtype = FROM_TORCH[place.dtype]
+        strides = tuple(stride * dtype.width for stride in place.strides)
+        layout = Layout(self.offset[number], place.sizes, strides, dtype)
+        tensor = Tensor(dtype, place.sizes, name)
+        block = self.block[place.storage][0]
+        node = self.draft.add_tensor(tensor, id=f"%{name}", block=block, layout=layout, role=role)
+        self.now[number], self.node[number] = place, node
+        self.name.setdefault(number, node[1:])
+        return node
+
+    def _result(self, call: Call, number: int, place: Place, site: tuple[Site, Number] | None) -> NodeId:
+        role = "alias"
+        if place.storage not in self.block:
+            room = self.program.rooms[place.storage]
+            self.block[place.storage] = (self.draft.add_block(Block(room.nbytes, str(room.device), "fresh")), 0)
+            role = "new"
+        self.offset[number] = self._offset(call, place, site)
+        return self._add(number, place, self.name.get(number) or result_name(str(call.target)), role)
+
+    def _offset(self, call: Call, place: Place, site: tuple[Site, Number] | None) -> Form:
+        """The parent's offset, and what the view adds to it: recorded, or ``stride`` bytes for each step of a number."""
+        form = Form.of(self._bytes(place))
+        parent = _parent(call, place, self.now)
+        if parent is not None and not _is_absolute(call):
+            form = self.offset[parent] + (form.const - self._bytes(self.now[parent]))
+        if site is not None and site[0].extent is not None:
+            where, number = site
+            step = Form.of(Var(f"n{number.index}", where.extent)) * where.stride
+            form = form + step - where.stride * where.value
+        return form
+
+    # ---- ops
+
+    def _call(self, number: int, call: Call) -> None:
+        values = _Arguments(self, call, self._numbers(number, call))
+        args, kwargs = values.lowered()
+        offsets = [pair for pair in values.numbers.values() if pair[0].extent is not None]
+        site = offsets[0] if offsets else None
+        pairs = zip(call.results, call.places, strict=True)
+        same = tuple(
+            (k, values.objects.index(number)) for k, number in enumerate(call.results) if number in values.objects
+        )
+        results = [self._result(call, number, place, site) for number, place in pairs]
+        op = Op(str(call.target), args, kwargs, tuple(values.writes), same, call.origin)
+        self.draft.add_op(op, values.operands, results)
+
+    def _numbers(self, number: int, call: Call) -> dict[str, tuple[Site, Number]]:
+        if not self.parameters:
+            return {}
+        found = {}
+        for site in sites_of(call, self.now):
+            if which := self.parameters.get((number, site.argument)):
+                found[site.argument] = (site, which)
+        return found
+
+    def _return(self) -> None:
+        operands: list[NodeId] = []
+
+        def operand(number: int) -> Operand:
+            operands.append(self.node[number])
+            return Operand(len(operands) - 1)
+
+        args = tuple(
+            operand(leaf.index) if type(leaf) is Ref else _plain(leaf, k) for k, leaf in enumerate(self.program.outputs)
+        )
+        moved = tuple(
+            (k, operand(number))
+            for k, (number, _, _) in enumerate(self.program.inputs)
+            if self.now[number] != self.program.first[number]
+        )
+        kwargs = (("relayout", moved),) if moved else ()
+        self.draft.add_op(Op(RETURN, args, kwargs), operands)
+
+
+class _Arguments:
+    """The arguments of one call as payload values; ``operands`` and ``writes`` fill up on the way."""
+
+    def __init__(self, builder: _Builder, call: Call, numbers: dict[str, tuple[Site, Number]]):
+        self.builder, self.call, self.numbers = builder, call, numbers
+        self.operands: list[NodeId] = []
+        self.objects: list[int] = []
+        self.writes: list[int] = []
+
+    def lowered(self) -> tuple[tuple[object, ...], tuple[tuple[str, object], ...]]:
+        positional: list[object] = []
+        named: list[tuple[str, object]] = []
+        for position, (argument, value) in enumerate(bound(self.call.target, self.call.args, self.call.kwargs)):
+            before = len(self.operands)
+            found = self._argument(argument.name, value)
+            if is_written(self.call.target, self.call.args, position, argument):
+                self.writes += range(before, len(self.operands))
+            if position < len(self.call.args):
+                positional.append(found)
+            else:
+                named.append((argument.name, found))
+        return tuple(positional), tuple(named)
+
+    def _argument(self, name: str, value: object) -> object:
+        if name in self.numbers:
+            return self.numbers[name][1]
+        if name == "end" and "start" in self.numbers:  # the view keeps its length
+            site, number = self.numbers["start"]
+            size = self.call.places[0].sizes[self._dim()]
+            step = self.call.args[4] if len(self.call.args) > 4 else self.call.kwargs.get("step", 1)
+            return Form.of(Var(f"n{number.index}", site.extent)) + max((size - 1) * step + 1, 0) * bool(size)
+        return self._value(value)
+
+    def _dim(self) -> int:
+        return self.call.args[1] if len(self.call.args) > 1 else self.call.kwargs.get("dim", 0)
+
+    def _value(self, value: object) -> object:
+        match value:
+            case Ref(index):
+                self.operands.append(self.builder.node[index])
+                self.objects.append(index)
+                return Operand(len(self.operands) - 1)
+            case ObjectRef(symbol):
+                return Symbol(symbol)
+            case list() | tuple():
+                return tuple(self._value(item) for item in value)
+            case torch.dtype():
+                return FROM_TORCH.get(value, Symbol(str(value)))
+            case torch.device():
+                return Symbol(f"device:{value}")
+            case torch.layout() | torch.memory_format():
+                return Symbol(str(value))
+        return value
+
+
+def _parent(call: Call, place: Place, now: Mapping[int, Place]) -> int | None:
+    """The operand that a result is a view of: the first one in the same storage."""
+    values: list[object] = [*call.args, *call.kwargs.values()]
+    while values:
+        value = values.pop(0)
+        if type(value) is Ref:
+            if now[value.index].storage == place.storage:
+                return value.index
+        elif isinstance(value, (list, tuple)):
+            values = [*value, *values]
+    return None
+
+
+def _is_absolute(call: Call) -> bool:
+    """as_strided with an offset of its own, which counts from the start of the storage."""
+    if call.target not in (aten.as_strided.default, aten.as_strided_.default):
+        return False
+    offset = call.args[3] if len(call.args) > 3 else call.kwargs.get("storage_offset")
+    return offset is not None
+
+
+_PLAIN = (bool, int, float, complex, str, type(None))
+
+
+def _plain(leaf: object, position: int) -> object:
+    """An output that is no tensor: as it is where the textual IR can say it, else named by its position."""
+    if type(leaf) in _PLAIN:
+        return leaf
+    if isinstance(leaf, torch.dtype) and leaf in FROM_TORCH:
+        return FROM_TORCH[leaf]
+    return Symbol(f"output:{position}")

@@ -1,0 +1,56 @@
+"""The user's line behind the call that is running now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from types import CodeType
+
+import torch
+
+from fusekit.ir import Origin
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_ROOM = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_GENERATED = ("<eval_with_key", "<frozen", "<__array_function__")
+NOT_USERS = (_TORCH, _ROOM, *_GENERATED)
+LIBRARY = (*NOT_USERS, os.path.dirname(os.__file__) + os.sep)
+
+UNKNOWN = Origin("?", 0)
+_published = threading.local()
+
+
+@contextlib.contextmanager
+def at_line(file: str, line: int) -> Iterator[None]:
+    """Ops recorded inside come from this line, whatever the stack says (an FX graph that is being interpreted)."""
+    before = getattr(_published, "line", None)
+    _published.line = (file, line)
+    try:
+        yield
+    finally:
+        _published.line = before
+
+
+def user_origin(stop: CodeType | None = None) -> Origin:
+    """The innermost frame that is neither torch's nor ours, and the nn.Module classes around it.
+
+    ``stop`` is the code of the function that began the recording: nothing above it is the user's program. Where the
+    program is all torch's (an nn.Sequential of its layers), the innermost forward stands in.
+    """
+    found: tuple[str, int] | None = getattr(_published, "line", None)
+    forward: tuple[str, int] | None = None
+    modules: list[str] = []
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code is not stop:
+        if found is None and not frame.f_code.co_filename.startswith(NOT_USERS):
+            found = (frame.f_code.co_filename, frame.f_lineno)
+        if forward is None and frame.f_code.co_name == "forward":
+            forward = (frame.f_code.co_filename, frame.f_lineno)
+        if frame.f_code.co_name == "_call_impl":
+            modules.append(type(frame.f_locals.get("self")).__name__)
+        frame = frame.f_back
+    line = found or forward
+    return Origin(*line, modules=".".join(reversed(modules))) if line else UNKNOWN

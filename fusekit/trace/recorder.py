@@ -1,0 +1,261 @@
+"""The dispatch mode of a recording: every ATen op is checked as eager would, run on fakes, and written down."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import CodeType
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from fusekit.errors import UnsupportedError
+from fusekit.ir import Origin
+from fusekit.torch_types import FROM_TORCH
+from fusekit.trace import eager_rules, refusals
+from fusekit.trace.nested import tensors_in
+from fusekit.trace.oracle import Verdict, ask_eager
+from fusekit.trace.origin import user_origin
+from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
+from fusekit.trace.schema import base_name, operands
+
+aten = torch.ops.aten
+NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
+_UNRECORDED = (aten._local_scalar_dense.default, aten.sym_size.default)
+_ABSOLUTE = ("aten::as_strided", "aten::as_strided_")  # their offsets count from the start of the storage
+
+
+class Recorder(TorchDispatchMode):
+    """Writes calls down; also keeps the memo between the caller's real tensors and their fakes."""
+
+    def __init__(self, fakes: FakeTensorMode, stop: CodeType):
+        super().__init__()
+        self.fakes, self.stop = fakes, stop
+        self.calls: list[Call] = []
+        self.first: dict[int, Place] = {}
+        self.constants: list[tuple[torch.Tensor, int]] = []  # (private copy, object)
+        self.objects: dict[int, tuple[object, ObjectRef]] = {}  # non-tensor objects, by id
+        self.swapped: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a real tensor -> (it, its fake)
+        self.versions: dict[int, int | None] = {}
+        self.is_exact = False  # storages matter as such: as_strided, view(dtype)
+        self.is_asking = False  # eager is being asked right now
+        self.refused: UnsupportedError | None = None
+        self._real: dict[int, torch.Tensor] = {}
+        self._numbers: dict[int, int] = {}
+        self._storages: dict[int, int] = {}
+        self._rooms: list[Room] = []
+        self._bytes: dict[int, int] = {}
+        self._keep: list[object] = []  # ids are only good while their objects live
+
+    # ---- real <-> fake
+
+    def fake(self, t: torch.Tensor) -> torch.Tensor:
+        """The stand-in of a real tensor, made at its first use."""
+        if isinstance(t, FakeTensor):
+            return t
+        found = self.swapped.get(id(t))
+        if found is None:
+            with _disable_current_modes(), torch._C.DisableTorchFunction(), self.watch_refusals():
+                refusals.refuse_tensor(t, self.where())
+                fake = self.fakes.from_tensor(t)
+            self.swapped[id(t)] = found = (t, fake)
+            self.versions[id(t)] = None if t.is_inference() else t._version
+            self._real[id(fake)] = t
+            self._storage_of(fake, t.untyped_storage())
+            self.ref(fake)
+        return found[1]
+
+    def real(self, t: torch.Tensor) -> torch.Tensor:
+        """The caller's tensor behind a stand-in; any other tensor is returned as it is."""
+        return self._real.get(id(t), t)
+
+    def is_callers(self, t: torch.Tensor) -> bool:
+        return id(t) in self._real
+
+    # ---- numbers of objects and storages
+
+    def ref(self, t: torch.Tensor) -> Ref:
+        number = self._numbers.get(id(t))
+        if number is None:
+            number = self._numbers[id(t)] = len(self._numbers)
+            self._keep.append(t)
+            self.first[number] = self.place(t)
+        return Ref(number)
+
+    def is_known(self, t: torch.Tensor) -> bool:
+        return id(t) in self._numbers
+
+    def _storage_of(self, t: torch.Tensor, real: torch.UntypedStorage | None = None) -> int:
+        storage = t.untyped_storage()
+        number = self._storages.get(storage._cdata)
+        if number is None:
+            number = self._storages[storage._cdata] = len(self._rooms)
+            nbytes = storage.nbytes() if real is None else real.nbytes()
+            self._rooms.append(Room(nbytes, None if real is None else real.data_ptr(), t.device))
+            self._bytes[storage._cdata] = nbytes
+            self._keep.append(storage)
+        return number
+
+    def place(self, t: torch.Tensor) -> Place:
+        return Place(self._storage_of(t), t.storage_offset(), tuple(t.shape), t.stride(), t.dtype, t.device)
+
+    def room(self, t: torch.Tensor) -> int:
+        """Bytes of the tensor's storage."""
+        storage = t.untyped_storage()
+        return self._bytes.get(storage._cdata, None) or storage.nbytes()
+
+    def rooms(self) -> tuple[Room, ...]:
+        return tuple(self._rooms)
+
+    # ---- refusals
+
+    def where(self) -> Origin:
+        return user_origin(self.stop)
+
+    @contextlib.contextmanager
+    def watch_refusals(self) -> Iterator[None]:
+        """A refusal that the user's own ``except`` swallows is raised at the end all the same."""
+        try:
+            yield
+        except UnsupportedError as error:
+            self.refused = self.refused or error
+            raise
+
+    # ---- the mode
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        kwargs = dict(kwargs or {})
+        with self.watch_refusals():
+            if func._schema.name in refusals.STORAGE_CHANGING:
+                what = f"{base_name(func)}() changes what a tensor's storage is"
+                raise UnsupportedError(what, self.where(), "make a new tensor instead")
+            self._raise_as_eager(func, args, kwargs)
+            if func.namespace == "prim" or func in _UNRECORDED:
+                return self._run(func, args, kwargs)
+            return self._record(func, args, kwargs)
+
+    def _record(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        # a literal must be a fresh tensor at each call, or an in-place op would eat the constant
+        target = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
+        with _disable_current_modes():
+            low_args = tuple(self._lower(value) for value in args)
+            low_kwargs = {key: self._lower(value) for key, value in kwargs.items()}
+        written = list(tensors_in(operands(func, args, kwargs)[0]))
+        shapes = [t.shape for t in written]
+        out = self._run(func, args, kwargs)
+        results = list(tensors_in(out))
+        self._check_results(func, results)
+        for t, shape in zip(written, shapes, strict=True):
+            self._check_destination(func, t, shape)
+        self.is_exact |= func._schema.name in _ABSOLUTE or func is aten.view.dtype
+        self.calls.append(
+            Call(
+                target,
+                low_args,
+                low_kwargs,
+                tuple(self.ref(t).index for t in results),
+                tuple(self.place(t) for t in results),
+                tuple(self.ref(t).index for t in written),
+                self.where(),
+            )
+        )
+        return out
+
+    def _lower(self, value: object) -> object:
+        if isinstance(value, torch.Tensor):
+            if not isinstance(value, FakeTensor) and not self.is_known(value):  # a literal: torch.tensor([...])
+                copy = value.detach().clone()
+                self._storage_of(value, copy.untyped_storage())
+                self.constants.append((copy, self.ref(value).index))
+            return self.ref(value)
+        if isinstance(value, torch.Generator):
+            return self.object_ref(value)
+        if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+            return type(value)([self._lower(item) for item in value])
+        return value
+
+    def object_ref(self, value: object, symbol: str | None = None) -> ObjectRef:
+        """How ops name an object that they take as it is; ``symbol`` at its first mention, else ``object:<n>``."""
+        if id(value) not in self.objects:
+            count = sum(ref.symbol.startswith("object:") for _, ref in self.objects.values())
+            self.objects[id(value)] = (value, ObjectRef(symbol or f"object:{count}"))
+        return self.objects[id(value)][1]
+
+    # ---- eager's errors, and ours
+
+    def _raise_as_eager(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if eager_rules.is_suspicious(func, args, kwargs):
+            verdict = self._ask(func, args, kwargs)
+            if verdict is Verdict.FINE:
+                return
+            if isinstance(verdict, Exception):
+                raise verdict
+        if error := eager_rules.error_by_rules(func, args, kwargs, self.room):
+            raise RuntimeError(error)
+
+    def _ask(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> Exception | Verdict:
+        self.is_asking = True
+        try:
+            return ask_eager(func, args, kwargs, self.room)
+        finally:
+            self.is_asking = False
+
+    def _run(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        try:
+            return func(*args, **kwargs)
+        except NEEDS_DATA as error:
+            what = f"{func} needs tensor data, which a recording has not"
+            raise UnsupportedError(what, self.where(), refusals.OFF_DATA) from error
+        except UnsupportedError:
+            raise
+        except Exception as error:
+            if "data is not allocated yet" in str(error):
+                what = f"{func} reads tensor data while it makes views"
+                raise UnsupportedError(what, self.where(), refusals.OFF_DATA) from error
+            raise self._eager_error(func, args, kwargs, error) from error
+
+    def _eager_error(
+        self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object], error: Exception
+    ) -> Exception:
+        verdict = self._ask(func, args, kwargs)
+        if verdict is Verdict.FINE:
+            what = f"{func} cannot run without data: {type(error).__name__} {str(error)[:80]}"
+            return UnsupportedError(what, self.where())
+        return error if verdict is Verdict.TOO_LARGE else verdict
+
+    def _check_results(self, func: OpOverload, results: Sequence[torch.Tensor]) -> None:
+        for t in results:
+            if t.layout != torch.strided:
+                raise UnsupportedError(f"{func} makes a {t.layout} tensor", self.where(), "keep to dense tensors")
+            if not isinstance(t, FakeTensor):
+                raise UnsupportedError(f"{func} made a real tensor", self.where())
+            if t.dtype not in FROM_TORCH:
+                raise UnsupportedError(f"{func} makes a tensor of {t.dtype}", self.where())
+            if t.is_conj() or t.is_neg():
+                fix = "use conj_physical() or resolve_conj()"
+                raise UnsupportedError(f"{func} makes a tensor with a lazy conj or neg bit", self.where(), fix)
+
+    def _check_destination(self, func: OpOverload, t: torch.Tensor, shape: torch.Size) -> None:
+        if t.shape == shape:
+            return
+        name = base_name(func)
+        if name.endswith("_") and not eager_rules.is_reshaping(name):  # fakes grow where eager raises
+            raise RuntimeError(
+                f"output with shape {list(shape)} doesn't match the broadcast shape {list(t.shape)}"
+            )
+        if func._schema.overload_name.endswith("out") and self.is_callers(t):
+            what = f"{func} resizes its destination from {tuple(shape)} to {tuple(t.shape)}"
+            raise UnsupportedError(what, self.where(), "give out= of the right shape")

@@ -1,0 +1,83 @@
+"""What a recording is: a graph, and how its inputs are found again and its outputs put together at a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils._pytree import TreeSpec
+
+from fusekit.ir import Graph
+from fusekit.trace.program import Call, Program
+from fusekit.trace.reach import Entry
+from fusekit.trace.swap import TorchCall
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The input is leaf number ``leaf`` of ``tree_flatten((args, kwargs))``."""
+
+    leaf: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The input is read again at each call: ``entry.read()``."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """The input is a tensor that the program holds: never written, since literals are copied first."""
+
+    tensor: torch.Tensor
+
+
+Source = Argument | Capture | Constant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """One output leaf: operand ``operand`` of ``fk.return``, or (``operand`` None) the plain ``value``."""
+
+    operand: int | None
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A function as a program-stage graph, for one key.
+
+    ``inputs``: where each result of ``^in`` comes from, in order. ``outputs``: the leaves, to be put into
+    ``out_spec``. ``guards``: places whose values the function may have read. ``watched``: named places of every
+    tensor that took part. ``objects``: what the Symbols ``leaf:<n>`` and ``object:<n>`` in the graph mean (a leaf
+    number or the object). ``grad``: recorded with grad on: replay under no_grad (nothing that leaves carries a
+    gradient). ``is_exact``: storages matter as such. ``parameters``: for each Number of the graph, its position in
+    the numbers of ``signature``.
+    """
+
+    graph: Graph
+    inputs: tuple[Source, ...]
+    outputs: tuple[Output, ...]
+    out_spec: TreeSpec
+    guards: tuple[Entry, ...]
+    watched: tuple[Entry, ...]
+    ambient: tuple[object, ...]
+    objects: dict[str, object]
+    grad: bool
+    is_exact: bool
+    program: Program
+    script: tuple[TorchCall, ...] = field(repr=False)
+    fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # id of a real tensor -> (it, its fake)
+    parameters: tuple[int, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The recorded ATen calls in order, overloads and all."""
+        return self.program.calls
+
+    @property
+    def name(self) -> str:
+        return self.graph.name

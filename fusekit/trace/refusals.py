@@ -1,0 +1,61 @@
+"""What a recording refuses by name, and how to mend it."""
+
+from __future__ import annotations
+
+import torch
+
+from fusekit.errors import UnsupportedError
+from fusekit.ir import Origin
+from fusekit.torch_types import FROM_TORCH
+
+USE_COMPILE = 'use torch.compile(fn, backend="fusekit")'
+OR_NO_GRAD = f"{USE_COMPILE}, or call under torch.no_grad()"
+OFF_DATA = "keep control flow, shapes and Python numbers off tensor data, or use masks and torch.where"
+
+Tensor = torch.Tensor
+
+# torch functions that no recording can repeat: (what, how to mend)
+FORBIDDEN = {
+    Tensor.data.__set__: (".data = severs aliasing", "copy_ into the tensor under torch.no_grad()"),
+    Tensor.numpy: ("numpy() reads tensor data", OFF_DATA),
+    Tensor.tolist: ("tolist() reads tensor data", OFF_DATA),
+    Tensor.__array__: ("NumPy reads tensor data", "use the torch function of the same name"),
+    Tensor.data_ptr: ("data_ptr() reads an address", "ask fk.overlap instead"),
+    Tensor.__dlpack__: ("DLPack shares memory with another library", None),
+    Tensor.register_hook: ("tensor hooks run Python at gradient time", USE_COMPILE),
+    Tensor.backward: ("backward()", USE_COMPILE),
+    Tensor.share_memory_: ("share_memory_() moves a tensor's storage", None),
+}
+
+# those that change autograd state: refused only on tensors of the caller
+AUTOGRAD_STATE = {
+    Tensor.requires_grad_: "requires_grad_()",
+    Tensor.requires_grad.__set__: "requires_grad =",
+    Tensor.grad.__set__: ".grad =",
+    Tensor.retain_grad: "retain_grad()",
+}
+
+STORAGE_CHANGING = ("aten::set_", "aten::resize_", "aten::resize_as_")
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def refuse_tensor(t: torch.Tensor, where: Origin | None) -> None:
+    """Raise for a tensor that no recording takes: subclasses, sparse, quantized, nested, lazy bits, functorch, meta."""
+    kind = type(t)
+    if torch._C._functorch.is_functorch_wrapped_tensor(t):
+        raise UnsupportedError("a tensor inside a torch.func transform", where, "apply the transform outside")
+    if t.is_nested:
+        raise UnsupportedError("a nested tensor", where, "pad it to a dense tensor")
+    if t.layout != torch.strided:
+        raise UnsupportedError(f"a {t.layout} tensor", where, "call to_dense() first")
+    if t.is_quantized:
+        raise UnsupportedError("a quantized tensor", where, "call dequantize() first")
+    if kind not in _PLAIN and not kind.__module__.startswith("torch.nn.parameter"):
+        raise UnsupportedError(f"a tensor subclass, {kind.__name__}", where, "pass a plain tensor")
+    if t.is_conj() or t.is_neg():
+        fix = "call resolve_conj() or resolve_neg() first"
+        raise UnsupportedError("a tensor with a lazy conj or neg bit", where, fix)
+    if t.device.type == "meta":
+        raise UnsupportedError("a meta tensor has no memory", where, "pass a tensor with data")
+    if t.dtype not in FROM_TORCH:
+        raise UnsupportedError(f"a tensor of {t.dtype}", where)

@@ -1,0 +1,51 @@
+"""What an overload's schema says about a call: which value goes to which argument, and which operands it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch._ops import OpOverload
+
+# Overloads that write operands which their schema does not mark: name -> (operand positions, position of the flag
+# that says whether). Read from aten/src/ATen/native/Normalization.cpp.
+HIDDEN = {
+    "aten::native_batch_norm": ((3, 4), 5),
+    "aten::cudnn_batch_norm": ((3, 4), 5),
+    "aten::miopen_batch_norm": ((3, 4), 5),
+}
+
+
+def bound(
+    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[tuple[torch.Argument, object]]:
+    """(schema argument, value) of every argument that was given."""
+    for position, argument in enumerate(func._schema.arguments):
+        if position < len(args):
+            yield argument, args[position]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
+
+
+def is_written(func: OpOverload, args: Sequence[object], position: int, argument: torch.Argument) -> bool:
+    """Does the call write the operand at this schema position?"""
+    if argument.alias_info is not None and argument.alias_info.is_write:
+        return True
+    positions, flag = HIDDEN.get(func._schema.name, ((), 0))
+    return position in positions and len(args) > flag and bool(args[flag])
+
+
+def operands(
+    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[list[object], list[object]]:
+    """(values of written arguments, values of the others)."""
+    writes: list[object] = []
+    reads: list[object] = []
+    for position, (argument, value) in enumerate(bound(func, args, kwargs)):
+        (writes if is_written(func, args, position, argument) else reads).append(value)
+    return writes, reads
+
+
+def base_name(func: OpOverload) -> str:
+    """``add_`` of ``aten::add_``."""
+    return func._schema.name.split("::")[1]

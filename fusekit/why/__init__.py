@@ -1,0 +1,5 @@
+"""Reasons and explanations as data; sentences are made from them, never the other way round."""
+
+from fusekit.why.reasons import SENTENCES, Explanation, Reason
+
+__all__ = ["SENTENCES", "Explanation", "Reason"]

@@ -1,0 +1,85 @@
+"""A reason is a name with facts; its sentence comes from one table, so that text, tooltip and query agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusekit.ids import NodeId
+
+Fact = str | int | float | bool
+
+SENTENCES: dict[str, str] = {
+    # alias-groups
+    "share-memory": "{first} and {second} share memory: {relation}",
+    "returns-operand": "the result is operand {operand} itself",
+    "view-of": "a view: no bytes of its own",
+    "reads-after-write": "reads what {writer} wrote ({where})",
+    "writes-after-read": "overwrites what {reader} reads ({where})",
+    "writes-after-write": "overwrites what {writer} wrote ({where})",
+    "disjoint-in-block": "{first} and {second} lie in one block and share no byte",
+    "overlap-unknown": "the search for a shared byte ran out of its budget: counted as overlapping",
+    # functionalize
+    "write-became-value": "the write is a value now; memory gets the last contents once",
+    "read-forwarded": "reads the value that {writer} wrote, not memory",
+    "read-composed": "reads what {writer} wrote where it wrote, and older contents elsewhere",
+    "flush-end": "the program ends",
+    "flush-library-call": "a library call reads or writes this block",
+    "flush-accident": "eager's result depends on its own loop order: this op runs in eager on real memory",
+    "flush-no-relation": "no closed relation between this access and a pending write",
+    "flush-overlays": "{count} live overlays",
+    "flush-budget": "one element would need {pulls} values: the producers are written to memory first",
+    "taken-along": "written too, since it still reads {block} before that is overwritten",
+    "library-call": "no generated kernel: {because}",
+    "only-views": "only a view: nothing to compute",
+    "dropped-dead": "nothing observes it",
+    "number-is-parameter": "{name} differs from call to call: a kernel parameter",
+    # segment
+    "one-kernel": "one kernel over {space}: {because}",
+    "shares-values": "the stores share values or memory",
+    "same-space": "the stores run over one iteration space",
+    "space-differs": "iteration spaces differ ({first} against {second}) and nothing is shared",
+    "too-large": "one kernel of both would hold {values} values, over {limit}",
+    "must-follow": "{block} must be written before it is read",
+    "cannot-lower": "no kernel: {because}",
+    "alias-only": "only views of what is there: nothing is launched",
+    "extern-call": "a library call",
+    "nothing-to-do": "no element to compute",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """``name`` is a row of SENTENCES; ``facts`` fill its braces."""
+
+    name: str
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in SENTENCES:
+            raise KeyError(f"no sentence for the reason {self.name!r}: add it to fusekit.why.SENTENCES")
+
+    @staticmethod
+    def of(name: str, **facts: Fact) -> Reason:
+        return Reason(name, tuple(facts.items()))
+
+    def __getitem__(self, fact: str) -> Fact:
+        return dict(self.facts)[fact]
+
+    def __str__(self) -> str:
+        return SENTENCES[self.name].format(**dict(self.facts))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a pass did to ``subject`` or declined to do, why, on which evidence (nodes of the graph before or after)."""
+
+    subject: tuple[NodeId, ...]
+    verdict: Literal["did", "declined"]
+    reason: Reason
+    evidence: tuple[NodeId, ...] = ()
+    by: str = ""
+
+    def __str__(self) -> str:
+        mark = "" if self.verdict == "did" else "not done: "
+        return f"{', '.join(self.subject)}: {mark}{self.reason} [{self.by}]"

@@ -1,0 +1,32 @@
+"""Tests are filed by what they need: plain ones run anywhere, the marked ones where their need is met."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the whole project."""
+    return ROOT
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lacks = {}
+    if any("cuda" in item.keywords for item in items) and not _has_cuda():
+        lacks["cuda"] = "no CUDA device"
+    if not all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))):
+        lacks["notebook"] = "Jupyter is not installed"
+    for item in items:
+        for marker in item.iter_markers():
+            if marker.name in lacks:
+                item.add_marker(pytest.mark.skip(reason=lacks[marker.name]))
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

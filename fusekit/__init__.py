@@ -15,7 +15,7 @@ _HOMES = {
     "CheckReport": "fusekit.exploration",
     "Exploration": "fusekit.exploration",
     "FusekitError": "fusekit.errors",
-    "Options": "fusekit.exploration",
+    "Options": "fusekit.pipeline",
     "PIPELINE": "fusekit.passes",
     "UnsupportedError": "fusekit.errors",
     "clear_cache": "fusekit.jit",

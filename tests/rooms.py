@@ -22,6 +22,7 @@ LEVELS = (
     ("run",),
     ("draw",),
     ("notebook",),
+    ("pipeline",),
     ("exploration",),
     ("jit",),
     ("dynamo_backend",),
@@ -42,7 +43,6 @@ GUESTS = {"torch_types": {"trace", "run", *FRONT_DOORS}}
 # Rooms are also kept apart where the order alone would let them meet.
 APART = {
     ("draw", "trace"),
-    ("draw", "lower"),
     ("draw", "run"),
     ("notebook", "trace"),
     ("notebook", "run"),
@@ -97,6 +97,8 @@ def wrong_arrow(room: str, target: Import) -> str | None:
     """Why a module of ``room`` may not import ``target``; None if it may."""
     if target.name == "relative":
         return "imports are absolute"
+    if room not in RANK:
+        return f"there is no room {room!r}: name it in tests/rooms.py"
     top = target.name.split(".")[0]
     if top in ("torch", "torchvision") and room in TORCH_FREE:
         return f"{room} knows no torch"

@@ -39,6 +39,7 @@ def test_every_module_is_in_a_room(root):
         ("notebook", "fusekit.exploration"),
         ("passes", "fusekit"),
         ("ids", "fusekit.errors"),
+        ("attic", "fusekit.ir"),
         ("run", "relative"),
         ("run", "fusekit.attic"),
     ],

@@ -6,7 +6,6 @@ tooltips; text that can be selected; a dark palette. Idempotent it is not: it ta
 
 from __future__ import annotations
 
-import math
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
@@ -22,31 +21,14 @@ from fusekit.draw.looks import (
     LIGHT,
     MONO,
     MONO_STACK,
-    SANS_STACK,
-    STYLE,
     text_width,
 )
 from fusekit.draw.parts import Frame, Picture, Tile
+from fusekit.draw.svg import SVG, G, element, icon, number, seal
 from fusekit.draw.zigzag import zigzag
 
 C = LIGHT
-SVG = "http://www.w3.org/2000/svg"
-G = f"{{{SVG}}}g"
 _ICONS = {icon.hold: name for name, icon in ICONS.items()}
-ET.register_namespace("", SVG)
-
-
-def element(tag: str, text: str = "", **attributes: object) -> ET.Element:
-    """An SVG element; an underscore in an attribute's name is a hyphen."""
-    shown = {k.rstrip("_").replace("_", "-"): number(v) if isinstance(v, float) else str(v) for k, v in attributes.items()}
-    made = ET.Element(f"{{{SVG}}}{tag}", shown)
-    made.text = text or None
-    return made
-
-
-def number(value: float) -> str:
-    """At most two decimals, and no trailing zeros."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def finish(svg: str, picture: Picture, engine: str) -> str:
@@ -60,29 +42,7 @@ def finish(svg: str, picture: Picture, engine: str) -> str:
     _name_parts(groups, picture)
     _name_edges(groups, picture)
     _lift_tabs(top)
-    return seal(root, picture, engine)
-
-
-def seal(root: ET.Element, picture: Picture, engine: str) -> str:
-    """Title, description and style in front; the text of the whole, the same for the same picture."""
-    for side in ("width", "height"):
-        root.set(side, str(math.ceil(float((root.get(side) or "0").removesuffix("pt")))))  # a pt is 1.33 px: drop the unit
-    root.set("font-family", SANS_STACK)
-    root.set("role", "img")
-    root.set("aria-label", clean(picture.title))
-    root.set("data-engine", engine)
-    heads = (element("title", clean(picture.title)), element("desc", prose(picture.desc or picture.note)), element("style", STYLE))
-    for place, head in enumerate(heads):
-        root.insert(place, head)
-    for e in root.iter():
-        for key, default in (("text-anchor", "start"), ("stroke", "none"), ("stroke-width", "1")):
-            if e.get(key) == default:
-                del e.attrib[key]
-        e.attrib.pop("{http://www.w3.org/XML/1998/namespace}space", None)
-        e.tail = None
-        if not e.tag.endswith(("}text", "}title", "}desc", "}style")):
-            e.text = None
-    return ET.tostring(root, encoding="unicode")
+    return seal(root, picture.title, picture.desc or picture.note, engine)
 
 
 # ---- shapes -------------------------------------------------------------------------------------------------------
@@ -152,15 +112,6 @@ def _extras(cls: list[str], x: float, y: float, w: float, h: float) -> Iterable[
         yield element("rect", **inner, stroke=C["line"])
     if "fk-changed" in cls and "fk-op" in cls:
         yield element("rect", **inner, stroke=C["changed"], stroke_dasharray="2 2")
-
-
-def icon(name: str, x: float, y: float) -> ET.Element:
-    """The icon's path with its top left corner at (x, y)."""
-    look = ICONS[name]
-    colors = {"fill": C[look.fill] if look.fill else "none"} | ({"stroke": C[look.stroke]} if look.stroke else {})
-    dash = {"stroke_dasharray": look.dash} if look.dash else {}
-    width = {"stroke_width": float(look.width)} if look.width != 1 else {}
-    return element("path", transform=f"translate({number(x)},{number(y)})", d=look.path, **colors, **width, **dash)
 
 
 def _swap(group: ET.Element, old: ET.Element, new: ET.Element) -> None:

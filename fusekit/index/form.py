@@ -14,7 +14,7 @@ Forms are frozen, hashable and kept canonical by five rules, all proven by inter
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 
@@ -52,6 +52,17 @@ class Form:
 
     terms: tuple[tuple[Atom, int], ...] = ()
     const: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Forms nest and are keys of every cache below: a hash that starts anew at the leaves would cost most of the time.
+        object.__setattr__(self, "_hash", hash((self.terms, self.const)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Form], tuple[object, ...]]:
+        return Form, (self.terms, self.const)  # hashes of strings differ from process to process
 
     @staticmethod
     def of(x: Form | Atom | int) -> Form:
@@ -78,7 +89,8 @@ class Form:
             return Form(self.terms, self.const + other.const)
         if not self.terms:
             return Form(other.terms, self.const + other.const)
-        return _fold(Form.make(self.terms + other.terms, self.const + other.const))
+        joined = Form.make(self.terms + other.terms, self.const + other.const)
+        return _fold(joined) if any(isinstance(atom, Mod) for atom, _ in joined.terms) else joined
 
     def __mul__(self, k: int) -> Form:
         if k == 0:
@@ -168,7 +180,12 @@ def _order(atom: Atom) -> tuple[int, str, int, object]:
     if isinstance(atom, Var):
         return 0, atom.name, atom.extent, ()
     kind = 1 if isinstance(atom, Div) else 2
-    return kind, repr(atom.of), atom.by, ()
+    return kind, _spelled(atom.of), atom.by, ()
+
+
+@lru_cache(maxsize=1 << 16)
+def _spelled(form: Form) -> str:
+    return repr(form)
 
 
 @lru_cache(maxsize=1 << 16)

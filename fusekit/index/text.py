@@ -54,10 +54,10 @@ def _form(node: ast.expr, variables: Mapping[str, int]) -> Form:
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             a, b = _form(left, variables), _form(right, variables) * -1
             return Form.make(a.terms + b.terms, a.const + b.const)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _form(right, variables) * _form(left, variables).const
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int(by))):
+        case ast.BinOp(left=left, op=ast.Mult(), right=right) if (k := _form(left, variables)).is_constant:
+            return _form(right, variables) * k.const
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant(value=int(by))) if by > 0:
             return Form.of(Div(_form(left, variables), by))
-        case ast.BinOp(left=left, op=ast.Mod(), right=ast.Constant(value=int(by))):
+        case ast.BinOp(left=left, op=ast.Mod(), right=ast.Constant(value=int(by))) if by > 0:
             return Form.of(Mod(_form(left, variables), by))
     raise ValueError(ast.dump(node))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from fusekit.index import Form, Var, substitute
-from fusekit.ir import Guard, Number
+from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.build import Nest, Root
 from fusekit.lower.nest import Item
 from fusekit.lower.program import (
@@ -26,11 +26,13 @@ from fusekit.lower.program import (
 )
 
 
-def assemble(nest: Nest, snapshots: Sequence[Snapshot], kept: dict[str, str], reverse: bool, parallel: bool) -> Program:
+def assemble(
+    graph: Graph, nest: Nest, snapshots: Sequence[Snapshot], kept: dict[str, str], reverse: bool, parallel: bool
+) -> Program:
     """The program. ``kept``: load -> the snapshot it reads instead of memory."""
     maker = _Assembler(nest, kept, reverse, parallel)
     body = (*snapshots, *maker.level(0))
-    return Program(_params(nest), body)
+    return Program(_params(nest, graph), body)
 
 
 class _Assembler:
@@ -60,11 +62,11 @@ class _Assembler:
         if cases == ALWAYS:
             return [self._statement(item) for item in group]
         inside = {item.name for item in group}
-        live = [
-            item for item in group if item.name in self.stored or not self.users.get(item.name, set()) <= inside
-        ]
+        live = [item for item in group if item.name in self.stored or not self.users.get(item.name, set()) <= inside]
         declared: list[Statement] = [
-            Assign(item.name, Literal(0, item.statement.dtype), item.statement.dtype) for item in live if not isinstance(item.statement, Test)
+            Assign(item.name, Literal(0, item.statement.dtype), item.statement.dtype)
+            for item in live
+            if not isinstance(item.statement, Test)
         ]
         if not cases:  # contradictory tests: a dead arm, whose name must still exist
             return declared
@@ -112,14 +114,17 @@ def _assume(form: Form, guard: Guard) -> Form:
     return form
 
 
-def _params(nest: Nest) -> tuple[Param, ...]:
-    """Addresses in order of first use, then numbers."""
-    numbers = dict(nest.names.numbers)
+def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
+    """Addresses in the order of the graph's blocks, then numbers."""
+    numbers, blocks = dict(nest.names.numbers), graph.blocks()
     loops = set(nest.loops.order)
     for form in _all_forms(nest):
         for var in form.free - loops:
             numbers.setdefault(var.name, Number(int(var.name[1:]), 0))
-    addresses = tuple(Param(name, node=block) for block, name in nest.names.blocks.items())
+    addresses = tuple(
+        Param(name, node=block)
+        for block, name in sorted(nest.names.blocks.items(), key=lambda item: blocks.index(item[0]))
+    )
     return addresses + tuple(Param(name, number=numbers[name]) for name in sorted(numbers, key=lambda n: int(n[1:])))
 
 

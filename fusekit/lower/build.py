@@ -56,7 +56,9 @@ def build(graph: Graph, stores: Sequence[NodeId], reserved: Iterable[str], limit
     """The nest of these fk.store ops, with as few and as long loops as their accesses allow. Raises CannotLower."""
     reserved = tuple(reserved)
     places = [graph.operands(op)[1] for op in stores]
-    main = max(range(len(stores)), key=lambda k: (graph.layout(places[k]).numel, len(graph.layout(places[k]).shape), -k))
+    main = max(
+        range(len(stores)), key=lambda k: (graph.layout(places[k]).numel, len(graph.layout(places[k]).shape), -k)
+    )
     layout = graph.layout(places[main])
     ordered = [stores[main], *(op for k, op in enumerate(stores) if k != main)]
     nest = _Builder(graph, loops_over(layout.shape, layout), Names(reserved), limit).run(ordered)
@@ -64,7 +66,9 @@ def build(graph: Graph, stores: Sequence[NodeId], reserved: Iterable[str], limit
     if joined is None:
         return nest
     shorter = _Builder(graph, joined, Names(reserved), limit).run(ordered)
-    return nest if any(has_division(f) for f in _forms(shorter)) > any(has_division(f) for f in _forms(nest)) else shorter
+    return (
+        nest if any(has_division(f) for f in _forms(shorter)) > any(has_division(f) for f in _forms(nest)) else shorter
+    )
 
 
 def _forms(nest: Nest) -> Iterator[Form]:
@@ -93,9 +97,7 @@ class _Builder:
         anchors = list(self._anchors(stores))
         roots = [self._root(op, anchors) for op in stores]
         items = tuple(self.puller.items.values())
-        found = contexts(
-            [(item.name, item.uses) for item in items], [(root.store.value, root.cases) for root in roots]
-        )
+        found = contexts([(item.name, item.uses) for item in items], [(root.store.value, root.cases) for root in roots])
         depth = {item.name: self.loops.depth(item.free) for item in items}
         tests = {item.name for item in items if isinstance(item.statement, Test)}
         cases: dict[str, Cases] = {}

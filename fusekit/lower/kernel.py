@@ -55,7 +55,7 @@ def lower_segment(
         return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
     nest = build(graph, stores, RESERVED, most_values)
     safe = protect(nest, ordered)
-    program = assemble(nest, safe.snapshots, safe.kept, safe.order == "backward", parallel=False)
+    program = assemble(graph, nest, safe.snapshots, safe.kept, safe.order == "backward", parallel=False)
     source = print_cpu(program, name, graph, _notes(graph, nest, safe))
     return _kernel(source, program, nest, safe)
 
@@ -117,9 +117,14 @@ def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
 def _notes(graph: Graph, nest: Nest, safe: Protected) -> list[str]:
     """One line a block: which tensors of it the kernel touches."""
     notes = []
-    for block, name in nest.names.blocks.items():
-        places = {graph.operands(op)[0]: None for item in nest.items if item.block == block for op in item.statement.ops}  # type: ignore[union-attr]
-        places.update({graph.operands(op)[1]: None for root in nest.roots if root.block == block for op in root.store.ops})
+    for block in (block for block in graph.blocks() if block in nest.names.blocks):
+        name = nest.names.blocks[block]
+        places = {
+            graph.operands(op)[0]: None for item in nest.items if item.block == block for op in item.statement.ops
+        }  # type: ignore[union-attr]
+        places.update(
+            {graph.operands(op)[1]: None for root in nest.roots if root.block == block for op in root.store.ops}
+        )
         parts = []
         for place in places:
             layout = graph.layout(place)

@@ -138,7 +138,9 @@ class _Printer:
         base, at = _element(load.memory, load.address, load.dtype)
         if load.clamp:
             width = load.dtype.width
-            first, last = ((edge - load.address.const % width) // width for edge in (load.clamp[0] + width - 1, load.clamp[1]))
+            first, last = (
+                (edge - load.address.const % width) // width for edge in (load.clamp[0] + width - 1, load.clamp[1])
+            )
             at = f"min(max({at}, {first}), {last - 1})"
         self.put(f"{load.name} = {scalars.unpack(f'load_{held}({base}, {at})', load.dtype)}", load.ops)
 
@@ -223,4 +225,3 @@ def _from(module: str, names: Iterable[str]) -> str:
     if len(line) <= WIDTH:
         return line
     return f"from {module} import (\n" + "".join(f"    {name},\n" for name in sorted(names)) + ")"
-

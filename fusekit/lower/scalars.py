@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from math import prod
 
-from fusekit.dtypes import BF16, BOOL, F16, F64, I64, U8, DType
+from fusekit.dtypes import BF16, BOOL, F16, F64, I64, DType
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.ops import REGISTER, Kind, Refusal, Scalar, cast, functions, literal, plan
 from fusekit.ops.text import parameter as parameter_text
 
+HALVES = (BF16, F16)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SIMPLE = re.compile(r"\w+|[\w.]+\([^()]*\)")
 
@@ -41,29 +42,27 @@ def helpers_in(text: str) -> frozenset[str]:
 
 def held(dtype: DType) -> str:
     """The dtype as which memory is read and written."""
-    return "u16" if dtype in (BF16, F16) else dtype.name
+    return "u16" if dtype in HALVES else dtype.name
 
 
 def unpack(text: str, dtype: DType) -> str:
     """What memory holds, as a register."""
-    return f"unpack_{dtype}({text})" if dtype in (BF16, F16) else text
+    return f"unpack_{dtype}({text})" if dtype in HALVES else text
 
 
 def pack(text: str, dtype: DType) -> str:
     """A register, as what memory holds."""
-    return f"pack_{dtype}({text})" if dtype in (BF16, F16) else text
+    return f"pack_{dtype}({text})" if dtype in HALVES else text
 
 
 def bits(name: str, source: DType, target: DType) -> str:
     """The register of ``target`` with the bits of one of ``source``."""
-    if source is BOOL:
-        name, source = f"np.uint8({name})", U8
-    raw = pack(name, source)
+    raw = f"np.uint8({name})" if source is BOOL else pack(name, source)
     if target is BOOL:
         return f"{raw} != 0"
-    if target in (BF16, F16):
-        return unpack(raw if source in (BF16, F16) else f"{raw}.view(np.uint16)", target)
-    return f"{raw}.view({REGISTER[target]})"
+    kind = "np.uint16" if source in HALVES else "np.uint8" if source is BOOL else REGISTER[source]
+    seen = "np.uint16" if target in HALVES else REGISTER[target]
+    return unpack(f"{kind}({raw}).view({seen})", target)  # Numba views only what is wrapped on the spot
 
 
 def position(form: str, start: int | float, step: int | float, dtype: DType) -> str:
@@ -88,4 +87,16 @@ def apply(scalar: Scalar, operands: Sequence[str]) -> str:
     return scalar.body.format(*texts, **{f"n{number.index}": f"n{number.index}" for number in scalar.numbers})
 
 
-__all__ = ["Scalar", "apply", "bits", "convert", "helpers_in", "literal", "pack", "parameter", "position", "scalar_of", "unpack"]
+__all__ = [
+    "Scalar",
+    "apply",
+    "bits",
+    "convert",
+    "helpers_in",
+    "literal",
+    "pack",
+    "parameter",
+    "position",
+    "scalar_of",
+    "unpack",
+]

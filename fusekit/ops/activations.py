@@ -16,6 +16,12 @@ def gelu(x):
     return x * half * (one + type(x)(math.erf(x * type(x)(0.7071067811865476))))
 
 
+def gelu_f32(x):
+    """Eager's float32 kernel halves last, and answers NaN for an infinite input."""
+    value = x * (type(x)(1) + type(x)(math.erf(x * type(x)(0.7071067811865476)))) * type(x)(0.5)
+    return value if x < type(x)(np.inf) else type(x)(np.nan)
+
+
 def gelu_tanh(x):
     half, one = type(x)(0.5), type(x)(1)
     inner = type(x)(0.7978845608028654) * fma(type(x)(0.044715), x * x * x, x)
@@ -98,8 +104,9 @@ def gelu_tanh_backward(grad, x):
 
 
 def hardsigmoid_backward(grad, x):
+    """ATen's sixth is a float32 in float64 too."""
     inside = (x > type(x)(-3)) and (x < type(x)(3))
-    return grad * type(x)(1 / 6) if inside else type(x)(0)
+    return grad * type(x)(np.float32(1) / np.float32(6)) if inside else type(x)(0)
 
 
 def hardswish_backward(grad, x):
@@ -109,7 +116,7 @@ def hardswish_backward(grad, x):
 
 
 def hardtanh_backward(grad, x, low, high):
-    return type(x)(0) if (x <= low) or (x >= high) else grad
+    return grad if (x > low) and (x < high) else type(x)(0)
 
 
 def leaky_relu_backward(grad, x, slope):
@@ -118,11 +125,11 @@ def leaky_relu_backward(grad, x, slope):
 
 def elu_backward(grad, x, scaled_alpha, scale, input_scale):
     """Of the input; ``elu_backward_of_result`` takes the result."""
-    return grad * input_scale * scaled_alpha * np.exp(x * input_scale) if x <= type(x)(0) else grad * scale
+    return grad * scale if x > type(x)(0) else grad * input_scale * scaled_alpha * np.exp(x * input_scale)
 
 
 def elu_backward_of_result(grad, result, scaled_alpha, scale, input_scale):
-    return grad * input_scale * (result + scaled_alpha) if result <= type(result)(0) else grad * scale
+    return grad * scale if result > type(result)(0) else grad * input_scale * (result + scaled_alpha)
 
 
 def softplus_backward(grad, x, beta, threshold):

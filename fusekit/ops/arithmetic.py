@@ -1,6 +1,6 @@
 """Sums, products, quotients, powers: bit for bit as eager's CPU kernels."""
 
-from fusekit.dtypes import BOOL, F32, DType
+from fusekit.dtypes import BOOL, F16, F32, DType
 from fusekit.ir import Number, Operand
 from fusekit.ops.entry import Call, Entry, Refused, floating, refuse_unless
 from fusekit.ops.text import HALVES, literal, opmath, rounded
@@ -83,9 +83,9 @@ def _floor_div(call: Call) -> tuple[DType, str]:
     if dtype.is_integral:
         refuse_unless(dtype, "int")
         return dtype, rounded(f"{call.value('self', dtype)} // {_divisor(call, dtype)}", dtype)
-    if dtype in HALVES:
+    if dtype in HALVES and not _lone_half(call, dtype):
         raise Refused("eager rounds each step of a floor division of halves")
-    return dtype, f"floor_div({call.value('self', dtype)}, {call.value('other', dtype)})"
+    return dtype, rounded(f"floor_div({call.value('self', dtype)}, {_second(call, dtype)})", dtype)
 
 
 def _div_mode(call: Call) -> tuple[DType, str]:
@@ -125,9 +125,10 @@ def _float_power(call: Call, dtype: DType) -> str:
         0.5: f"np.sqrt({base})",
         -0.5: f"{inverse}{rounded(f'np.sqrt({base})', dtype)}",
     }
-    if isinstance(exponent, (int, float)) and exponent in special:
+    roots_too = dtype is not F16 or exponent not in (0.5, -0.5)
+    if isinstance(exponent, (int, float)) and exponent in special and roots_too:
         return special[exponent]
-    return f"np.power({base}, {call.value('exponent', dtype)})"
+    return f"power({base}, {call.value('exponent', dtype)})"
 
 
 def _pow(call: Call) -> tuple[DType, str]:

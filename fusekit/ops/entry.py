@@ -27,7 +27,8 @@ class Scalar:
     ``body`` is a format string of Python over numpy scalars and the functions of ``functions()``: ``{0}`` is the
     register of operand 0 after its conversion to ``operands[0]``, ``{n0}`` the graph's parameter 0. The texts put in
     must be names, calls or parenthesised. The value is a register of ``result``. ``ulps`` bounds the distance from
-    eager in units of the last place of the computing dtype; 0 means equal bits (but for the payload of a NaN).
+    eager in units of the last place of the result dtype; 0 means equal bits (but for the payload of a NaN). A distance
+    below ``absolute`` is allowed too: some of eager's vector functions are only that good near their zeros.
     """
 
     result: DType
@@ -35,6 +36,7 @@ class Scalar:
     body: str
     numbers: tuple[Number, ...] = ()
     ulps: int = 0
+    absolute: float = 0.0
 
 
 Rule = Callable[["Call"], tuple[DType, str]]
@@ -47,6 +49,7 @@ class Entry:
     signature: str
     rule: Rule
     ulps: int = 0
+    absolute: float = 0.0
 
 
 @dataclass(slots=True)

@@ -117,7 +117,8 @@ def fma_f64(a, b, c):
     part = total - product
     error = (product - (total - part)) + (c - part)
     exact = total + (error + product_error)
-    return exact if exact == exact else total
+    halved = np.float64(0.5) * a * b + np.float64(0.5) * c  # of the overflow of a product that the sum takes back
+    return exact if exact == exact else np.float64(2) * halved
 
 
 def reciprocal(x):
@@ -231,7 +232,12 @@ def nan_to_num(x, nan, above, below):
     return nan if x != x else finite
 
 
-# ---- transcendental: within 2 ulps of eager's SLEEF in float32 -------------------------------------------------------
+# ---- transcendental --------------------------------------------------------------------------------------------------
+
+
+def power(x, y):
+    """pow of C: numpy alone takes the square root of -inf."""
+    return type(x)(np.inf) if (x == type(x)(-np.inf)) and (y == type(x)(0.5)) else np.power(x, y)
 
 
 def erf(x):
@@ -246,9 +252,9 @@ def sigmoid(x):
     return type(x)(1) / (type(x)(1) + np.exp(-x))
 
 
-def xlogy(x, y, log_y):
+def xlogy(x, y):
     """``x * log(y)``; 0 where x is 0, unless y is NaN."""
-    zeroed = type(x)(0) if x == type(x)(0) else x * log_y
+    zeroed = type(x)(0) if x == type(x)(0) else x * np.log(y)
     return y if y != y else zeroed
 
 

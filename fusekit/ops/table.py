@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from fusekit.dtypes import F32, DType
+from fusekit.dtypes import F32, F64, DType
 from fusekit.ops import activation, arithmetic, comparison, conversion, logical, selection, transcendental
 from fusekit.ops.entry import Call, Entry, Refusal, Refused, Scalar
 from fusekit.ops.promotion import Kind
@@ -112,4 +112,5 @@ def plan(
     except TypeError as error:  # promotion that torch refuses, or an operand that is no number
         return Refusal(str(error))
     numbers = tuple(number for _, number in sorted(call.numbers.items()))
-    return Scalar(result, call.operand_dtypes(), body, numbers, entry.ulps)
+    once = result is F64 and ("fma(" in body or "lerp(" in body)  # our float64 fma rounds twice
+    return Scalar(result, call.operand_dtypes(), body, numbers, max(entry.ulps, once), entry.absolute)

@@ -35,6 +35,7 @@ class Emitter:
         self._named: dict[NodeId, NodeId] = {}  # program tensor -> its place
         self._order: dict[NodeId, _Order] = {}
         self._epochs: dict[NodeId, int] = {}
+        self._at = _first_at(graph)
         self._views = self._output_views()
         self._wanted = frozenset((*graph.inputs(), *map(self._root, graph.outputs()), *self._views))
         for block in graph.blocks():
@@ -100,18 +101,13 @@ class Emitter:
         """A place with this layout: one that the program names, else a new one."""
         found = self._places.get((block, layout))
         if found is None:
-            named = next((t for t in self._wanted if self._is_at(t, block, layout)), None)
-            if named is not None:
+            if named := self._at.get((block, layout)):
                 return self._place(named)
-            first = next((t for t in self._wanted if self.graph.block_of(t) == block), None)
-            name = f"{first}.part" if first else f"%{block[1:]}.scratch" if block[1:].isalpha() else f"%scratch{block[1:]}"
+            first = next((t for (home, _), t in self._at.items() if home == block), f"%{block[1:]}")
             tensor = Tensor(layout.dtype, layout.shape)
-            found = self.draft.add_tensor(tensor, id=name, block=block, layout=layout, role="alias")
+            found = self.draft.add_tensor(tensor, id=f"{first}.part", block=block, layout=layout, role="alias")
             self._places[block, layout] = found
         return found
-
-    def _is_at(self, tensor: NodeId, block: NodeId, layout: Layout) -> bool:
-        return self.graph.block_of(tensor) == block and self.graph.layout(tensor) == layout
 
     # ---- what happens, in order
 
@@ -140,19 +136,16 @@ class Emitter:
         operands = [self._place(t) for t in graph.operands(op)]
         results = [self._place(t) for t in graph.results(op)]
         self.draft.add_op(payload, operands, results, id=op, because=because)
-        for k, tensor in enumerate(operands):
-            block, layout = self._home(tensor)
-            state = self._of(block)
-            self._after(op, layout, state, write=k in payload.writes)
-        for k, tensor in enumerate(operands):
-            block, layout = self._home(tensor)
+        homes = [self._home(t) for t in graph.operands(op)]
+        for k, (block, layout) in enumerate(homes):
+            self._after(op, layout, self._of(block), write=k in payload.writes)
+        for k, (block, layout) in enumerate(homes):
             if k in payload.writes:
                 self._wrote(op, block, layout)
             else:
                 self._of(block).readers.append((op, layout))
-        for tensor in results:
-            block, layout = self._home(tensor)
-            if all(block != self._home(t)[0] for t in operands):
+        for block, layout in map(self._home, graph.results(op)):
+            if all(block != home for home, _ in homes):
                 self._of(block).writers.append((op, layout))
 
     def finish(self, invariants: Sequence[Invariant]) -> PassResult:
@@ -243,6 +236,15 @@ class Emitter:
     def _edge(self, first: NodeId, then: NodeId, kind: str, layout: Layout, region: Layout) -> None:
         if first != then and meets(layout, region) is not False:
             self.draft.order(first, then, Ordering((kind,), describe(layout, region)))
+
+
+def _first_at(graph: Graph) -> dict[Access, NodeId]:
+    """The first program tensor of each layout of each block."""
+    found: dict[Access, NodeId] = {}
+    for tensor in graph.tensors():
+        if (block := graph.block_of(tensor)) is not None:
+            found.setdefault((block, graph.layout(tensor)), tensor)
+    return found
 
 
 def _core_op(v: Value) -> Op:

@@ -205,7 +205,7 @@ def _is_metadata(op: Op) -> bool:
 
 def _is_writable(layout: Layout) -> bool:
     """One index an address; else the result of an op is an accident of its order."""
-    return nested(layout) is not None and all(s for _, s in layout.axes())
+    return nested(layout) and all(s for _, s in layout.axes())
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:

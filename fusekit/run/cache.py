@@ -28,11 +28,16 @@ def kernel_folder() -> Path:
 def write_source(source: str) -> Path:
     """The file that holds ``source``; written once, whole or not at all."""
     folder = kernel_folder()
-    path = folder / f"k{hashlib.sha256(source.encode()).hexdigest()[:20]}.py"
+    path = folder / f"k{digest(source)}.py"
     if not _holds(path, source):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, source)
     return path
+
+
+def digest(source: str) -> str:
+    """The name of a source by its content."""
+    return hashlib.sha256(source.encode()).hexdigest()[:20]
 
 
 def write_atomically(path: Path, text: str) -> None:

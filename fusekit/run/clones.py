@@ -53,7 +53,10 @@ class _Copier:
                 buffer[begin : begin + one.high - one.low].copy_(_flat(one.storage, device))
         for one in group:
             begin = one.low - low + shift
-            self.storages[one.storage._cdata] = _part(buffer, begin, begin + one.high - one.low)
+            only = len(group) == 1 and not shift
+            self.storages[one.storage._cdata] = (
+                buffer.untyped_storage() if only else _part(buffer, begin, begin + one.high - one.low)
+            )
 
     def clone(self, tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in self.done:
@@ -81,8 +84,6 @@ class _Copier:
 
 def _part(buffer: torch.Tensor, begin: int, end: int) -> torch.UntypedStorage:
     """A storage object over bytes ``begin`` to ``end`` of a buffer: storage offsets must stay what they are."""
-    if begin == 0 and end == buffer.numel():
-        return buffer.untyped_storage()
     if buffer.device.type != "cpu":
         raise UnsupportedError("copying tensors of several storage objects that overlap on a GPU")
     return torch.from_numpy(buffer.numpy()[begin:end]).untyped_storage()

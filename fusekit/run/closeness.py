@@ -26,7 +26,7 @@ _ORDERED = {
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """``rtol`` and ``atol`` in place of the dtype's own; ``bitwise``: floats too must be equal bit for bit (NaN is NaN)."""
+    """``rtol`` and ``atol`` in place of the dtype's own; ``bitwise``: floats too must have equal bits (NaN is NaN)."""
 
     rtol: float | None = None
     atol: float | None = None

@@ -64,7 +64,7 @@ def compare(
     eager: Outcome,
     ours: Outcome,
     *,
-    tolerance: Tolerance = Tolerance(),
+    tolerance: Tolerance | None = None,
     title: str = "",
     script: Callable[[], str] | None = None,
 ) -> CheckReport:
@@ -73,6 +73,7 @@ def compare(
     The outputs are used up: at the end each is overwritten on both sides, and everything is compared once more.
     """
     rows: list[Row] = []
+    tolerance = tolerance or Tolerance()
     if eager.error is not None or ours.error is not None:
         rows += _errors(eager, ours, tolerance)
         return CheckReport(tuple(rows), title, script)

@@ -36,8 +36,9 @@ def _compile(kernel: Kernel, signature: str) -> Callable[..., None]:
     except OSError:  # a read-only home: compile every time
         path, on_disk = f"<{kernel.name}>", False
     space = _execute(kernel.source, path, helpers.compiled())
-    compiler = numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk)
-    return compiler(space[kernel.name])
+    function = space[kernel.name]
+    function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}"  # becomes the symbol, one a source
+    return numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk)(function)
 
 
 def plain_kernel(kernel: Kernel, shuffle: int | None = None) -> Callable[..., None]:
@@ -62,7 +63,7 @@ def clear_cache() -> None:
 
 
 def _execute(source: str, path: str, names: dict[str, Any]) -> dict[str, Any]:
-    space: dict[str, Any] = {"__name__": "fusekit_kernel"}
+    space: dict[str, Any] = {"__name__": __name__}  # Numba's disk cache imports the module of a function
     exec(compile(source, path, "exec"), space)
     space.update((name, value) for name, value in names.items() if name in space)
     return space

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 
 import torch
 
@@ -20,7 +20,7 @@ Leaves = Sequence[object] | Mapping[str, object]
 Reader = Callable[[Sequence[torch.Tensor], Sequence[Scalar], Leaves], object]
 
 
-@lru_cache(maxsize=None)
+@cache
 def overload(target: str) -> torch._ops.OpOverload:
     """The torch op of ``aten.add_.Tensor``: namespace, name, overload."""
     namespace, name, variant = target.split(".")
@@ -35,7 +35,7 @@ def is_ours(target: str) -> bool:
     return target.startswith("fk.")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _named(name: str) -> object:
     """The constant behind a symbol: ``torch.contiguous_format``, ``device:cpu``."""
     kind, _, rest = name.partition(":")
@@ -87,7 +87,7 @@ def _object(name: str, leaves: Leaves) -> object:
 
 
 def symbols(objects: Mapping[str, object], leaves: Sequence[object]) -> dict[str, object]:
-    """What the symbols of a recording mean at a call with these flat arguments: ``objects`` has a leaf number or the object."""
+    """What the symbols of a recording mean at a call: ``objects`` has the number of a flat argument, or the object."""
     return {name: leaves[value] if name.startswith("leaf:") else value for name, value in objects.items()}  # type: ignore[index]
 
 

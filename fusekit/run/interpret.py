@@ -1,6 +1,6 @@
 """The slow reference: a graph of any stage, run op by op with torch, without code generation.
 
-Meanings come from torch alone, never from fusekit's op tables, so that what passes and kernels do can be held against it.
+Meanings come from torch alone, never from fusekit's op tables: what passes and kernels do can be held against it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fusekit.index import Form
 from fusekit.ir import Graph, Guard, Op
 from fusekit.run.decode import Leaves, Scalar, caller, is_ours, names_of, reader, tensors_in
 from fusekit.run.grids import gather, holds
-from fusekit.run.memory import Blocks, LayoutMismatch, Memory, place_of, settle
+from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, place_of, settle
 from fusekit.run.outputs import Ending, finish
 from fusekit.torch_types import TO_TORCH
 
@@ -25,8 +25,9 @@ def interpret(
 ) -> list[object]:
     """Run a graph on real tensors, one for each result of ``fk.input``; they are mutated as the program says.
 
-    ``numbers`` are the graph's parameters (default: those recorded), ``leaves`` what its symbols ``leaf:<n>`` mean (decode.symbols). Returns the output leaves. Raises LayoutMismatch where torch answers with another layout than
-    the graph says.
+    ``numbers`` are the graph's parameters (default: those recorded), ``leaves`` what its symbols mean
+    (decode.symbols). Returns the output leaves. Raises LayoutMismatch where torch answers with other tensors than the
+    graph says.
     """
     numbers = tuple(numbers) or tuple(number.example for number in graph.numbers())
     run = Run(graph, tensors, numbers, leaves)
@@ -36,7 +37,10 @@ def interpret(
 
 
 class Run:
-    """One run of a graph: memory for its places, torch tensors for its values. ``step`` in program order, then ``finish``."""
+    """One run of a graph: memory for its places, torch tensors for its values.
+
+    ``step`` in program order, then ``finish``.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class Run:
         self.memory = memory or Memory(Blocks.of(graph), tensors, numbers)
         self.blocks = self.memory.blocks
         self.values: dict[NodeId, torch.Tensor] = {}
+        self._places: dict[NodeId, Place] = {}
 
     def step(self, op: NodeId) -> None:
         """Run one op; its pure results are then in ``values``, its other effects in ``memory``."""
@@ -73,7 +78,12 @@ class Run:
         """A value as it was computed, or a place as it is now."""
         if self.graph.is_value(node):
             return self.values[node]
-        return self.memory.tensor(place_of(self.graph, self.blocks.number, node))
+        return self.memory.tensor(self._place(node))
+
+    def _place(self, node: NodeId) -> Place:
+        if node not in self._places:
+            self._places[node] = place_of(self.graph, self.blocks.number, node)
+        return self._places[node]
 
     def _operands(self, op: NodeId) -> list[torch.Tensor]:
         return [self.tensor(node) for node in self.graph.operands(op)]
@@ -112,7 +122,7 @@ class Run:
         if len(found) != len(results):
             raise LayoutMismatch(f"{op} {payload.target} gave {len(found)} tensors, recorded were {len(results)}")
         for tensor, node in zip(found, results, strict=True):
-            settle(self.memory, place_of(self.graph, self.blocks.number, node), tensor)
+            settle(self.memory, self._place(node), tensor)
 
 
 def _window(run: Run, op: NodeId, payload: Op) -> torch.Tensor:

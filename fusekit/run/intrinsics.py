@@ -54,7 +54,9 @@ def _make_load(name: str) -> Callable[..., Any]:
     if name in ("f32", "f64"):  # through an integer: a signalling NaN keeps its bits
         carrier = ctypes.c_uint32 if name == "f32" else ctypes.c_uint64
         integer = np.uint32 if name == "f32" else np.uint64
-        PLAIN[load.__name__] = lambda base, at: integer(carrier.from_address(base + step * int(at)).value).view(numpy_type)
+        PLAIN[load.__name__] = lambda base, at: integer(carrier.from_address(base + step * int(at)).value).view(
+            numpy_type
+        )
     else:
         PLAIN[load.__name__] = lambda base, at: numpy_type(c_type.from_address(base + step * int(at)).value)
     return intrinsic(load)

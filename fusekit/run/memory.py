@@ -12,7 +12,7 @@ import torch
 from fusekit.errors import UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.index import Form
-from fusekit.ir import Block, Graph, Layout
+from fusekit.ir import INPUT, Block, Graph, Layout
 from fusekit.run.decode import Scalar, value_of
 from fusekit.torch_types import TO_TORCH
 
@@ -25,7 +25,8 @@ class Place(NamedTuple):
     """A layout prepared for torch: ``block`` by number, strides in elements.
 
     ``low`` and ``high`` are bytes from the offset: what the elements span. ``fixed`` is the offset in bytes where it is
-    the same on every call, else None and ``offset`` is evaluated.
+    the same on every call, else None and ``offset`` is evaluated. ``home``: the number of the input that it is or is a
+    view of, where the graph still tells.
     """
 
     block: int
@@ -37,6 +38,7 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
     dtype: torch.dtype
     width: int
+    home: int | None = None
 
     def start(self, numbers: Sequence[Scalar]) -> int:
         """Byte of the block where element (0, 0, ...) is."""
@@ -86,7 +88,20 @@ def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId) -> Plac
     """The place of a tensor of the graph, by block number."""
     block = graph.block_of(tensor)
     assert block is not None, f"{tensor} is a value and has no place"
-    return prepare(number[block], graph.layout(tensor))
+    home = None if _payload(graph, block).kind == "fresh" else _home(graph, tensor)
+    return prepare(number[block], graph.layout(tensor))._replace(home=home)
+
+
+def _home(graph: Graph, tensor: NodeId) -> int | None:
+    """The input that ``tensor`` is or is a view of, where ops still say so; else one of exactly its layout."""
+    block, layout = graph.block_of(tensor), graph.layout(tensor)
+    while graph.has_producer(tensor):
+        op = graph.producer(tensor)
+        if graph.op(op).target == INPUT:
+            return graph.results(op).index(tensor)
+        tensor = next((t for t in graph.operands(op) if graph.block_of(t) == block), NodeId(""))
+    inputs = enumerate(graph.inputs())
+    return next((k for k, t in inputs if graph.block_of(t) == block and graph.layout(t) == layout), None)
 
 
 def prepare(block: int, layout: Layout) -> Place:
@@ -116,7 +131,7 @@ class Memory:
     share one address range); blocks that the program makes are allocated when they are first asked for.
     """
 
-    __slots__ = ("addresses", "blocks", "numbers", "_keep", "_pieces", "_storages", "tensors")
+    __slots__ = ("_keep", "_pieces", "_storages", "addresses", "blocks", "numbers", "tensors")
 
     def __init__(self, blocks: Blocks, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = ()):
         self.blocks, self.tensors, self.numbers = blocks, tensors, numbers
@@ -174,9 +189,15 @@ class Memory:
             raise IndexError(f"bytes {start + place.low} to {start + place.high} of a storage of {storage.nbytes()}")
 
     def piece(self, place: Place, start: int) -> Piece | None:
-        """The first storage object of a block of arguments that holds all of a place."""
+        """The storage object of a block of arguments that holds all of a place: its home's, or the only one."""
+        pieces = self.pieces(place.block)
+        if place.home is not None:
+            key = self.tensors[place.home].untyped_storage()._cdata
+            pieces = [piece for piece in pieces if piece.storage._cdata == key]
+        elif len(pieces) > 1:
+            return None
         low, high = start + place.low, start + place.high
-        for piece in self.pieces(place.block):
+        for piece in pieces:
             if piece.start <= low and high <= piece.end and (start - piece.start) % place.width == 0:
                 return piece
         return None
@@ -196,7 +217,10 @@ class Memory:
         return known
 
     def _across(self, place: Place, start: int) -> tuple[torch.UntypedStorage, int]:
-        """One storage over what a place spans, where no single storage object holds it; and the byte it begins at."""
+        """A storage object for one place, where it isn't known which holds it, or none does; and the byte it begins at.
+
+        Of its own for each place: torch refuses overlaps within one storage that it does not see across two.
+        """
         pieces = self.pieces(place.block)
         low, high = start + place.low, start + place.high
         if high == low:

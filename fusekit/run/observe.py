@@ -73,7 +73,7 @@ def _call(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return fn(*args, **kwargs), None
-    except Exception as error:  # noqa: BLE001 whatever is raised is what is compared
+    except Exception as error:  # whatever is raised is what is compared
         return None, error
 
 

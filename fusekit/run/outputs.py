@@ -29,7 +29,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a graph, prepared once: output leaves, inputs with new metadata, places of arguments that are written."""
+    """The end of a graph, prepared once: output leaves, inputs with new metadata, written places of arguments."""
 
     returned: tuple[Returned, ...]
     relayout: tuple[tuple[int, Place], ...]
@@ -110,20 +110,23 @@ def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
 
 
 def bump(written: Sequence[Place], memory: Memory) -> None:
-    """One version bump for every storage object of an argument that holds a written place."""
+    """One version bump for every storage object of an argument that is written."""
     bumped: set[int] = set()
     for place in written:
-        start = place.start(memory.numbers)
-        if (k := _holder(memory, place, start)) not in bumped:
-            bumped.add(k)
+        k = _owner(memory, place)
+        storage = memory.tensors[k].untyped_storage()._cdata
+        if storage not in bumped:
+            bumped.add(storage)
             torch.autograd.graph.increment_version(memory.tensors[k])
 
 
-def _holder(memory: Memory, place: Place, start: int) -> int:
-    """The number of an argument whose storage object holds the place: at best one that is the place itself."""
-    piece = memory.piece(place, start)
-    pieces = memory.pieces(place.block)
-    return (piece or pieces[0]).input
+def _owner(memory: Memory, place: Place) -> int:
+    """The number of an input whose storage object holds the place."""
+    if place.home is not None:
+        return place.home
+    start, pieces = place.start(memory.numbers), memory.pieces(place.block)
+    inside = (p for p in pieces if p.start <= start + place.low and start + place.high <= p.end)
+    return next(inside, pieces[0]).input
 
 
 def _relayout(memory: Memory, k: int, place: Place) -> None:
@@ -138,11 +141,10 @@ def _relayout(memory: Memory, k: int, place: Place) -> None:
 def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor]) -> torch.Tensor:
     """A view of the argument that holds the place, or of the block's first output: as in eager they share a version."""
     if not memory.blocks.fresh[place.block]:
-        start = place.start(memory.numbers)
-        piece = memory.piece(place, start)
-        if piece is None:
-            return memory.tensor(place)
-        return view_of(memory.tensors[piece.input], start - piece.start, place)
+        owner = memory.tensors[_owner(memory, place)]
+        storage = owner.untyped_storage()
+        shift = memory.address(place.block) - storage.data_ptr() if storage.nbytes() else 0
+        return view_of(owner, place.start(memory.numbers) + shift, place)
     base = first.get(place.block)
     if base is None:
         base = first[place.block] = memory.tensor(place)

@@ -12,7 +12,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph, Number
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.interpret import Run
-from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, place_of, settle
+from fusekit.run.memory import Blocks, LayoutMismatch, Memory, place_of, settle
 from fusekit.run.outputs import Ending, bump, finish
 
 Step = Callable[[Memory, Leaves], None]

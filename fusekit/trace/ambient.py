@@ -7,6 +7,7 @@ import torch
 
 def ambient() -> tuple[object, ...]:
     """Grad and inference mode, autocast, default dtype and device, deterministic flag, depth of mode stacks."""
+    modes = torch._C._len_torch_function_stack()
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
@@ -15,8 +16,8 @@ def ambient() -> tuple[object, ...]:
         torch.is_autocast_enabled("cuda"),
         torch.get_autocast_dtype("cuda"),
         torch.get_default_dtype(),
-        torch.get_default_device(),
+        torch.get_default_device() if modes else None,  # set by a function mode, and slow to ask
         torch.are_deterministic_algorithms_enabled(),
-        torch._C._len_torch_function_stack(),
+        modes,
         torch._C._len_torch_dispatch_stack(),
     )

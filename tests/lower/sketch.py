@@ -28,7 +28,9 @@ class Sketch:
     def block(self, nbytes: int) -> NodeId:
         block = self.draft.add_block(Block(nbytes, "cpu", "argument"))
         whole = Layout.contiguous((nbytes,), U8)
-        self.inputs.append(self.draft.add_tensor(Tensor(U8, (nbytes,), "bytes"), block=block, layout=whole, role="input"))
+        self.inputs.append(
+            self.draft.add_tensor(Tensor(U8, (nbytes,), "bytes"), block=block, layout=whole, role="input")
+        )
         self.blocks.append(block)
         return block
 
@@ -57,7 +59,13 @@ class Sketch:
         return node
 
     def op(
-        self, target: str, operands: Sequence[NodeId], shape: Sequence[int], dtype: DType, *args: object, **kwargs: object
+        self,
+        target: str,
+        operands: Sequence[NodeId],
+        shape: Sequence[int],
+        dtype: DType,
+        *args: object,
+        **kwargs: object,
     ) -> NodeId:
         result = self._tensor(Tensor(dtype, tuple(shape), ""))
         arguments = (*(Operand(k) for k in range(len(operands))), *args)
@@ -81,7 +89,9 @@ class Sketch:
     def window(self, value: NodeId, shape: Sequence[int], *index: Form | int) -> NodeId:
         return self.op("fk.window", [value], shape, self.payloads[value].dtype, index=tuple(map(Form.of, index)))
 
-    def overlay(self, base: NodeId, value: NodeId, index: Sequence[Form | int], where: Sequence[tuple[Form, int]]) -> NodeId:
+    def overlay(
+        self, base: NodeId, value: NodeId, index: Sequence[Form | int], where: Sequence[tuple[Form, int]]
+    ) -> NodeId:
         payload = self.payloads[base]
         guards = tuple(Guard(form, n) for form, n in where)
         forms = tuple(map(Form.of, index))
@@ -123,12 +133,19 @@ def buffers(graph: Graph, seed: int = 0, dtype: torch.dtype = torch.float32) -> 
     for block in graph.blocks():
         nbytes = graph.block(block).nbytes
         width = torch.empty(0, dtype=dtype).element_size()
-        numbers = torch.randint(0 if dtype == torch.bool else -9, 2 if dtype == torch.bool else 10, (-(-nbytes // width),), generator=generator)
+        numbers = torch.randint(
+            0 if dtype == torch.bool else -9,
+            2 if dtype == torch.bool else 10,
+            (-(-nbytes // width),),
+            generator=generator,
+        )
         out.append(numbers.to(dtype).view(torch.uint8)[:nbytes].clone())
     return out
 
 
-def call(kernel: Kernel, graph: Graph, memory: Sequence[torch.Tensor], how: str, numbers: Sequence[int | float] = ()) -> None:
+def call(
+    kernel: Kernel, graph: Graph, memory: Sequence[torch.Tensor], how: str, numbers: Sequence[int | float] = ()
+) -> None:
     """Run a kernel on bytes. ``how``: compiled, plain, or shuffled (plain, every loop in random order)."""
     function = {
         "compiled": compile_kernel,
@@ -166,5 +183,7 @@ def check(
             if exact:
                 assert torch.equal(found, wanted), f"{word}\n{one.source}"
             else:
-                torch.testing.assert_close(found.view(dtype), wanted.view(dtype), msg=lambda m: f"{word}: {m}\n{one.source}")
+                torch.testing.assert_close(
+                    found.view(dtype), wanted.view(dtype), msg=lambda m: f"{word}: {m}\n{one.source}"
+                )
     return kernel

@@ -10,14 +10,14 @@ import torch
 from fusekit.dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType
 from fusekit.ir import Operand
 from fusekit.ops import SUPPORTED, Kind, Scalar, cast, functions, plan
-from fusekit.ops.table import ENTRIES
 from fusekit.torch_types import FROM_TORCH, TO_TORCH
 
 FLOATS, INTEGERS = (F32, F64, BF16, F16), (U8, I8, I16, I32, I64)
 NUMPY = {BOOL: np.bool_, U8: np.uint8, I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64}
 NUMPY |= {F16: np.float32, BF16: np.float32, F32: np.float32, F64: np.float64}
 
-SPECIAL = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.0, 0.3, 1e-3, 88.9, -104.0)
+SPECIAL = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.0, 0.3, 1e-3)
+SPECIAL += (88.9, -104.0)
 _TINY = {F32: (1e-45, -1e-40, 3.4e38, -1e30), F64: (5e-324, -1e-310, 1.7e308, -1e300)}
 _TINY |= {BF16: (9.2e-41, -1e-39, 3.3e38, -1e30), F16: (6e-8, -3e-5, 65504.0, -6000.0)}
 
@@ -160,7 +160,7 @@ def cases(target: str, dtype: DType) -> list[Case]:
                 value = Operand(len(tensors) - 1)
             elif isinstance(value, tuple):
                 value = value[1]
-            if argument.kwarg_only or name == "nan_to_num" and argument.name != "self":
+            if argument.kwarg_only or (name == "nan_to_num" and argument.name != "self"):
                 kwargs[argument.name] = value
             else:
                 args.append(value)
@@ -168,17 +168,30 @@ def cases(target: str, dtype: DType) -> list[Case]:
     return made
 
 
-def distance(found: np.ndarray, expected: torch.Tensor, computing: DType) -> np.ndarray:
-    """Units in the last place (of the result's dtype), 0 for equal bits and for two NaN."""
+def distance(found: np.ndarray, expected: torch.Tensor, body: Scalar) -> np.ndarray:
+    """Units in the last place of the result; 0 for equal bits, for two NaN and within the body's absolute bound."""
     want = registers(expected)
     if want.dtype.kind != "f":
         return np.where(found == want, 0.0, math.inf)
     with np.errstate(all="ignore"):
         same = ((found == want) & (np.signbit(found) == np.signbit(want))) | (np.isnan(found) & np.isnan(want))
-        spacing = np.spacing(np.abs(want)).astype(np.float64) * {BF16: 2.0**16, F16: 2.0**13}.get(computing, 1.0)
-        apart = np.abs(found.astype(np.float64) - want.astype(np.float64)) / np.maximum(spacing, 5e-324)
+        spacing = np.spacing(np.abs(want)).astype(np.float64) * {BF16: 2.0**16, F16: 2.0**13}.get(body.result, 1.0)
+        apart = np.abs(found.astype(np.float64) - want.astype(np.float64))
+        same |= apart < body.absolute
+        apart = apart / np.maximum(spacing, 5e-324)
     return np.where(same, 0.0, np.where(np.isfinite(apart), apart, math.inf))
 
 
-def all_targets() -> list[str]:
-    return list(ENTRIES)
+def accidents(case: Case) -> np.ndarray:
+    """Where eager's vector loop and its own tail loop differ, so that there is no one right answer."""
+    name = case.target.split(".")[1]
+    columns = [registers(t).astype(np.float64) for t in case.tensors]
+    with np.errstate(all="ignore"):
+        if name in ("sinh", "cosh"):  # SLEEF overflows early
+            return np.abs(columns[0]) > 88
+        if name == "gelu_backward":
+            return np.isinf(columns[0]) | np.isinf(columns[1])
+        if name in ("fmod", "remainder", "floor_divide", "div") and case.tensors[0].dtype.is_floating_point:
+            operands = [columns[v.position] if isinstance(v, Operand) else np.float64(v) for v in case.args[:2]]
+            return np.broadcast_to(np.abs(operands[0] / operands[1]) > 1e6, columns[0].shape)  # SLEEF's fmod: NaN
+    return np.zeros(len(columns[0]), dtype=bool)

@@ -1,0 +1,118 @@
+"""The view "aliases": which tensors share memory and how, and the order that this forces."""
+
+from __future__ import annotations
+
+from fusekit.draw.flow import Flow
+from fusekit.draw.notes import Notes, tensor_facts
+from fusekit.draw.orders import hazards
+from fusekit.draw.parts import Card, Edge, Frame, Part, Picture, Pill, Tab
+from fusekit.draw.words import bytes_text, letter_of, plural, region_text
+from fusekit.ids import NodeId
+from fusekit.ir import Graph, Layout
+from fusekit.ir.text import print_layout
+from fusekit.memory.overlap import Overlap, overlap
+
+PILLS = 8  # layouts of one group that are drawn
+WORDS = {
+    Overlap.SAME: "the same bytes", Overlap.WITHIN: "lies within", Overlap.CONTAINS: "contains",
+    Overlap.PARTIAL: "overlaps a part of", Overlap.DISJOINT: "shares no byte with", Overlap.UNKNOWN: "may overlap",
+}  # fmt: skip
+
+
+def aliases_picture(graph: Graph, notes: Notes, title: str, note: str) -> Picture:
+    """A capsule round the layouts of each block with several; the ops between which memory forces an order."""
+    flow = Flow(graph, notes).walk()
+    orders = [o for o in graph.orderings() if o[0] in flow.drawn and o[1] in flow.drawn]
+    groups = [g for block in graph.blocks() if (g := _Group.of(graph, block)) is not None]
+    ends = {op for first, then, _ in orders for op in (first, then)}
+    cards = [p for p in flow.parts.values() if isinstance(p, Card) and p.node in ends]
+    keys = {card.key for card in cards}
+    frames, spines = [], []
+    for group in groups:
+        frames.append(group.frame(graph, notes))
+        spines += group.spines()
+    arrows = [Edge(g.key_of(t), flow.drawn[op][-1]) for op in sorted(ends, key=graph.position) for g, t in _touches(graph, groups, op)]
+    nodes, order_edges = hazards(graph, flow, notes, orders)
+    drawn = keys | {g.key_of(t) for g in groups for t in g.members}
+    order_edges = [e for e in order_edges if {e.tail, e.head} & {n.key for n in nodes} and (e.tail in keys or e.head in keys)]
+    alive = {e.tail for e in order_edges} & {e.head for e in order_edges}
+    parts: tuple[Part | Frame, ...] = (*frames, *cards, *(n for n in nodes if n.key in alive))
+    edges = [*spines, *(e for e in arrows if e.head in keys and e.tail in drawn), *(e for e in order_edges if {e.tail, e.head} & alive)]
+    said = note or notes.summary(graph) or aliases_note(graph, len(groups))
+    return Picture(title, said, parts, tuple(dict.fromkeys(edges)), f"{title}. {said}. " + " ".join(g.sentence(graph) for g in groups))
+
+
+def aliases_note(graph: Graph, groups: int) -> str:
+    single = len(graph.blocks()) - groups
+    words = [f"{plural(groups, 'alias group')}, {plural(single, 'block')} with one layout"]
+    return ", ".join([*words, plural(len(graph.orderings()), "ordering")])
+
+
+class _Group:
+    """The tensors of one block, by layout: tensors of one layout are one pill."""
+
+    def __init__(self, graph: Graph, block: NodeId, layouts: dict[Layout, list[NodeId]]):
+        self.block, self.letter = block, letter_of(graph, block)
+        self.by_layout = layouts
+        self.first = {tensors[0]: tensors for tensors in list(layouts.values())[:PILLS]}
+        self.members = {t: lead for lead, tensors in self.first.items() for t in tensors}
+        self.rows, self.may = _relations(graph, list(layouts), list(self.first))
+
+    @staticmethod
+    def of(graph: Graph, block: NodeId) -> _Group | None:
+        """None for a block that all its tensors see in one way."""
+        layouts: dict[Layout, list[NodeId]] = {}
+        for tensor in (*graph.inputs(), *graph.tensors()):
+            if graph.block_of(tensor) == block and tensor not in layouts.setdefault(graph.layout(tensor), []):
+                layouts[graph.layout(tensor)].append(tensor)
+        return _Group(graph, block, layouts) if len(layouts) > 1 else None
+
+    def key_of(self, tensor: NodeId) -> str:
+        return str(self.members[tensor])
+
+    def frame(self, graph: Graph, notes: Notes) -> Frame:
+        pills = tuple(self._pill(graph, notes, lead, tensors) for lead, tensors in self.first.items())
+        left = len(self.by_layout) - len(pills)
+        block = graph.block(self.block)
+        head = f"{block.kind} block, {bytes_text(block.nbytes)}, {plural(len(self.by_layout), 'layout')}" + (f", {left} not drawn" if left else "")
+        tab = Tab(head, "may alias ?" if self.may else "must alias", "", "\n".join(self.rows))
+        tip = notes.tip(f"{self.block}, {block.nbytes:,} bytes on {block.device}", about=(self.block,))
+        return Frame(self.block, self.block, "maybe" if self.may else "capsule", tab, pills, badge=self.letter, tip=tip)
+
+    def spines(self) -> list[Edge]:
+        leads = list(self.first)
+        return [Edge(a, b, "maybe" if self.may else "spine") for a, b in zip(leads, leads[1:], strict=False)]
+
+    def _pill(self, graph: Graph, notes: Notes, lead: NodeId, tensors: list[NodeId]) -> Pill:
+        names = list(dict.fromkeys(graph.tensor(t).name or t[1:] for t in tensors))
+        name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        layout = graph.layout(lead)
+        view = lead != next(iter(self.first))
+        facts = [fact for t in tensors[:6] for fact in tensor_facts(graph, t)]
+        strides = print_layout(layout).partition(":")[2]
+        type_ = f"{layout.dtype}[{','.join(map(str, layout.shape))}] {strides}"
+        crosses = any(t in graph.inputs() or t in graph.outputs() for t in tensors)
+        mark = notes.mark(lead)
+        return Pill(lead, lead, name, type_, self.letter, view, crosses, mark=mark if mark == "added" else "", tip=notes.tip(*facts, about=tensors))
+
+    def sentence(self, graph: Graph) -> str:
+        names = ", ".join(graph.tensor(t).name or t[1:] for t in self.first)
+        return f"Block {self.letter}: {names}" + (f"; {'; '.join(self.rows)}." if self.rows else ".")
+
+
+def _relations(graph: Graph, layouts: list[Layout], leads: list[NodeId]) -> tuple[list[str], bool]:
+    """Each later layout against the first that it meets, in words; is one of them not known?"""
+    rows, may = [], False
+    for k in range(1, len(leads)):
+        found = [(j, overlap(layouts[k], layouts[j])) for j in range(k)]
+        j, how = next((pair for pair in found if pair[1] is not Overlap.DISJOINT), found[0])
+        may |= any(h is Overlap.UNKNOWN for _, h in found)
+        first, second = (graph.tensor(leads[n]).name or leads[n][1:] for n in (k, j))
+        where = region_text(layouts[k], layouts[j]) if how is Overlap.WITHIN else ""
+        tail = f", as {second}{where}" if where else ""
+        rows.append(f"{first} {WORDS[how]}{' as' if how is Overlap.SAME else ''} {second}{tail}")
+    return rows[:6] + ([f"and {len(rows) - 6} relations more"] if len(rows) > 6 else []), may
+
+
+def _touches(graph: Graph, groups: list[_Group], op: NodeId) -> list[tuple[_Group, NodeId]]:
+    return [(g, t) for t in dict.fromkeys(graph.operands(op)) for g in groups if t in g.members]

@@ -1,0 +1,181 @@
+"""Far zoom: a segment, or a run of ops of one module or line, is one node; its ops are chips in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusekit.draw.notes import Notes, tensor_facts
+from fusekit.draw.parts import Chip, Edge, Picture, Pill, Tab, Tile
+from fusekit.draw.program import program_note
+from fusekit.draw.segments import Kernels, segment_tip, segments_note, tab_of
+from fusekit.draw.words import letter_of, op_kind, op_title, plural, segment_text, type_text
+from fusekit.ids import NodeId
+from fusekit.ir import INPUT, RETURN, Graph
+
+LARGE = 120  # ops that are still drawn one by one
+TILES = 160  # nodes at far zoom
+CHIPS = 60  # of one tile
+PILLS = 24  # inputs and outputs
+QUIET = ("fk.load", "fk.store", INPUT, RETURN)
+
+
+def is_large(graph: Graph) -> bool:
+    return len(graph.ops()) > LARGE
+
+
+@dataclass(frozen=True)
+class Run:
+    """Some ops that one tile stands for; ``node`` is their segment, or the first op."""
+
+    node: NodeId
+    ops: tuple[NodeId, ...]
+    tab: Tab
+    launches: bool = True
+    tip: str = ""
+
+
+def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> Picture:
+    runs = list(_by_segment(graph, notes, kernels) if graph.segments() else by_place(graph))
+    home = {op: k for k, run in enumerate(runs) for op in run.ops}
+    tiles = [_tile(graph, notes, run, k) for k, run in enumerate(runs)]
+    inputs, outputs = _pills(graph, notes)
+    edges = dict.fromkeys(_edges(graph, runs, home, inputs, outputs))
+    said = note or notes.summary(graph) or (segments_note(graph) if graph.segments() else program_note(graph, 0))
+    hidden = len(graph.inputs()) + len(graph.outputs()) - len(inputs) - len(outputs)
+    said += f"; {plural(hidden, 'input')} or output not drawn" if hidden > 0 else ""
+    parts = (*inputs.values(), *tiles, *outputs.values())
+    what = " ".join(f"{t.tab.id} {t.tab.scheduler}, {plural(len(r.ops), 'op')}." for t, r in zip(tiles, runs, strict=True))
+    return Picture(title, said, parts, tuple(edges), f"{title}. {said}. {what}")
+
+
+# ---- runs ---------------------------------------------------------------------------------------------------------
+
+
+def _by_segment(graph: Graph, notes: Notes, kernels: Kernels) -> Iterator[Run]:
+    for segment in graph.segments():
+        launches = graph.segment(segment).scheduler != "alias"
+        yield Run(segment, graph.members(segment), tab_of(graph, segment, kernels), launches, segment_tip(graph, notes, segment))
+
+
+def by_place(graph: Graph) -> Iterator[Run]:
+    """Runs of ops that stand together in the program: of one module path, cut short until there are few enough."""
+    ops = [op for op in graph.ops() if graph.op(op).target not in (INPUT, RETURN)]
+    depth = max((_path(graph, op).count(".") + 1 for op in ops), default=1)
+    while depth > 1 and len(list(_runs(graph, ops, depth))) > TILES:
+        depth -= 1
+    runs = list(_runs(graph, ops, depth))
+    size = max(CHIPS, -(-len(ops) // TILES))
+    if len(runs) > TILES:  # code without modules, or very many: by number alone
+        runs = [("", ops[k : k + size]) for k in range(0, len(ops), size)]
+    for path, members in runs:
+        for k in range(0, len(members), CHIPS):
+            part = tuple(members[k : k + CHIPS])
+            yield Run(part[0], part, Tab(_where(graph, part), path, plural(len(part), "op"), ""))
+
+
+def _runs(graph: Graph, ops: list[NodeId], depth: int) -> Iterator[tuple[str, list[NodeId]]]:
+    current: list[NodeId] = []
+    label = None
+    for op in ops:
+        name = ".".join(_path(graph, op).split(".")[:depth])
+        if current and name != label:
+            yield label or "", current
+            current = []
+        label = name
+        current.append(op)
+    if current:
+        yield label or "", current
+
+
+def _path(graph: Graph, op: NodeId) -> str:
+    origin = graph.op(op).origin
+    return origin.modules if origin else ""
+
+
+def _where(graph: Graph, ops: tuple[NodeId, ...]) -> str:
+    lines = [o.line for op in ops if (o := graph.op(op).origin)]
+    if not lines:
+        return f"{ops[0]} to {ops[-1]}" if len(ops) > 1 else ops[0]
+    return f"line {lines[0]}" if len(set(lines)) == 1 else f"lines {min(lines)} to {max(lines)}"
+
+
+# ---- parts --------------------------------------------------------------------------------------------------------
+
+
+def _tile(graph: Graph, notes: Notes, run: Run, parity: int) -> Tile:
+    shown = [op for op in run.ops if graph.op(op).target not in QUIET] or list(run.ops)
+    chips = [Chip(op, op_kind(graph, op), op_title(graph, op), _mark(notes, op)) for op in shown[:CHIPS]]
+    if len(shown) > CHIPS:
+        chips[-1] = Chip(shown[CHIPS - 1], "view", f"{len(shown) - CHIPS + 1} more")
+    mark = notes.mark(run.node) if notes.mark(run.node) == "added" else ""
+    return Tile(run.node, run.node, run.tab, tuple(chips), run.launches, parity, mark, run.tip)
+
+
+def _mark(notes: Notes, op: NodeId) -> str:
+    return notes.mark(op) if notes.mark(op) in ("added", "changed") else ""
+
+
+def _pills(graph: Graph, notes: Notes) -> tuple[dict[NodeId, Pill], dict[NodeId, Pill]]:
+    """Inputs and outputs; of very many inputs those that are written, or are arguments, first."""
+    written = {graph.block_of(graph.operands(op)[k]) for op in graph.ops() for k in graph.op(op).writes}
+    ranked = sorted(graph.inputs(), key=lambda t: (graph.block_of(t) not in written, _kind(graph, t) != "argument"))
+    chosen = set(ranked[:PILLS])
+    inputs = {t: _pill(graph, notes, t, t, "") for t in graph.inputs() if t in chosen}
+    outputs = list(dict.fromkeys(graph.outputs()))[:PILLS]
+    return inputs, {t: _pill(graph, notes, t, f"{t}~out", "returned" if t in inputs else "") for t in outputs}
+
+
+def _kind(graph: Graph, tensor: NodeId) -> str:
+    block = graph.block_of(tensor)
+    return graph.block(block).kind if block else ""
+
+
+def _pill(graph: Graph, notes: Notes, tensor: NodeId, key: str, remark: str) -> Pill:
+    payload = graph.tensor(tensor)
+    return Pill(
+        key, tensor, payload.name or tensor[1:], type_text(payload), letter_of(graph, graph.block_of(tensor)), False, True,
+        remark, "", notes.tip(*tensor_facts(graph, tensor), about=(tensor,)),
+    )  # fmt: skip
+
+
+def _edges(
+    graph: Graph, runs: list[Run], home: dict[NodeId, int], inputs: dict[NodeId, Pill], outputs: dict[NodeId, Pill]
+) -> Iterator[Edge]:
+    """Data from tile to tile, once a pair; an order between tiles that no data follows."""
+    writer: dict[object, str] = {}  # of a place: by tensor, and by block
+    data: set[tuple[str, str]] = set()
+    for run in runs:
+        for op in run.ops:
+            for tensor in graph.operands(op):
+                tail = _maker(graph, tensor, runs, home, inputs, writer)
+                if tail and tail != run.node and (tail, run.node) not in data:
+                    data.add((tail, run.node))
+                    yield Edge(tail, run.node)
+            for tensor in _written(graph, op):
+                writer[tensor] = writer[graph.block_of(tensor)] = run.node
+    for tensor, pill in outputs.items():
+        if tail := _maker(graph, tensor, runs, home, inputs, writer):
+            yield Edge(tail, pill.key)
+    for first, then, _ in graph.orderings():
+        if first in home and then in home:
+            tail, head = runs[home[first]].node, runs[home[then]].node
+            if tail != head and (tail, head) not in data:
+                data.add((tail, head))
+                yield Edge(tail, head, "order")
+
+
+def _written(graph: Graph, op: NodeId) -> list[NodeId]:
+    return [graph.operands(op)[k] for k in graph.op(op).writes] + [t for t in graph.results(op) if not graph.is_value(t)]
+
+
+def _maker(
+    graph: Graph, tensor: NodeId, runs: list[Run], home: dict[NodeId, int], inputs: dict[NodeId, Pill], writer: dict[object, str]
+) -> str | None:
+    if graph.has_producer(tensor) and graph.producer(tensor) in home and graph.is_value(tensor):
+        return runs[home[graph.producer(tensor)]].node
+    if tensor in writer:
+        return writer[tensor]
+    if tensor in inputs:
+        return inputs[tensor].key
+    return writer.get(graph.block_of(tensor)) if not graph.is_value(tensor) else None

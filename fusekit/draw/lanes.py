@@ -1,0 +1,244 @@
+"""The view "memory": one lane a block, program order from left to right, the touched part of a block as height.
+
+Everything has its place by arithmetic, so no layout engine is asked.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log2
+
+from fusekit.draw.escape import clean, prose, shorten
+from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, text_width
+from fusekit.draw.notes import Notes, op_facts
+from fusekit.draw.segments import Kernels, segment_tip, tab_of
+from fusekit.draw.svg import canvas, element, number, seal, words
+from fusekit.draw.touches import Column, Lane, Touch, columns_of, flows_of, lanes_of, orders_of
+from fusekit.draw.words import bytes_text, letter_of, plural
+from fusekit.ids import NodeId
+from fusekit.ir import Graph
+
+MARGIN, TOP, HEAD, LEFT, GAP = 16.0, 62.0, 34.0, 210.0, 22.0
+BOX, COLUMN = 40.0, 84.0
+NOTE = "program order from left to right; height: which bytes of the block (not to scale); R reads, W writes; dashed: some of these bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Where columns and rows of lanes are."""
+
+    x: dict[int, tuple[float, float]]  # column -> left, width
+    y: dict[NodeId, list[float]]  # block -> top of each part, and the bottom
+    width: float
+    height: float
+
+
+def lanes_svg(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> tuple[str, str]:
+    """(the finished SVG, its description)."""
+    columns = columns_of(graph, notes)
+    lanes, hidden = lanes_of(graph, columns)
+    frame = _measure(graph, columns, lanes, kernels)
+    said = note or notes.summary(graph) or NOTE + (f"; {plural(hidden, 'block')} more, each with one writer and no hazard" if hidden else "")
+    width = max(frame.width, text_width(shorten(said, 170), SMALL) + 2 * MARGIN, text_width(shorten(title, 90), TITLE, bold=True) + 2 * MARGIN)
+    root = canvas(width, frame.height)
+    root.append(words(MARGIN, 26, shorten(title, 90), TITLE, bold=True))
+    root.append(words(MARGIN, 41, shorten(said, 170), SMALL, "muted"))
+    root.extend(_bands(graph, notes, kernels, columns, frame))
+    root.extend(_headers(graph, notes, columns, frame))
+    for lane in lanes:
+        root.extend(_lane(graph, lane, frame))
+    boxes = {(t.column, lane.block): _rect(t, lane, frame) for lane in lanes for t in lane.touches}
+    root.extend(_flows(graph, columns, lanes, boxes))
+    chips, arrows = _orders(graph, notes, columns, lanes, boxes)
+    root.extend(arrows)
+    for lane in lanes:
+        root.extend(_box(graph, notes, columns, lane, touch, boxes[touch.column, lane.block]) for touch in lane.touches)
+    root.extend(chips)
+    desc = f"{title}. {said}. " + " ".join(_sentence(graph, columns, lane) for lane in lanes)
+    return seal(root, title, desc, "fusekit"), desc
+
+
+def _sentence(graph: Graph, columns: list[Column], lane: Lane) -> str:
+    touched = ", ".join(f"{columns[t.column].label} {t.mode}" for t in lane.touches)
+    return f"Block {letter_of(graph, lane.block)}, {bytes_text(graph.block(lane.block).nbytes)}: {touched}."
+
+
+# ---- measures -----------------------------------------------------------------------------------------------------
+
+
+def _measure(graph: Graph, columns: list[Column], lanes: list[Lane], kernels: Kernels) -> _Frame:
+    widths = [max(COLUMN, text_width(shorten(c.label, 16), SMALL, mono=True) + 14) for c in columns]
+    for segment, members in _segment_columns(columns):
+        tab = tab_of(graph, segment, kernels)
+        wanted = text_width(f"{tab.id}   {tab.scheduler}   {tab.launches}", NAME, bold=True) + 16
+        short = wanted - sum(widths[k] for k in members)
+        for k in members if short > 0 else ():
+            widths[k] += short / len(members)
+    x, at = {}, LEFT
+    for k, width in enumerate(widths):
+        x[k] = at, width
+        at += width
+    y, down = {}, TOP + HEAD + 14
+    for lane in lanes:
+        y[lane.block] = [down]
+        for low, high in lane.parts:
+            down += 26 + min(3.0 * log2(max((high - low) / 4, 1)), 34) if len(lane.parts) > 1 else 36
+            y[lane.block].append(down)
+        down += GAP
+    return _Frame(x, y, at + MARGIN, down + 4)
+
+
+def _segment_columns(columns: list[Column]) -> Iterator[tuple[NodeId, list[int]]]:
+    segments = dict.fromkeys(c.segment for c in columns if c.segment)
+    for segment in segments:
+        yield segment, [k for k, c in enumerate(columns) if c.segment == segment]
+
+
+def _rect(touch: Touch, lane: Lane, frame: _Frame) -> tuple[float, float, float, float]:
+    left, width = frame.x[touch.column]
+    tops = frame.y[lane.block]
+    y0, y1 = tops[touch.first] + 3, tops[touch.last + 1] - 3
+    return left + (width - BOX) / 2, y0, BOX, y1 - y0
+
+
+# ---- pieces -------------------------------------------------------------------------------------------------------
+
+
+def _bands(graph: Graph, notes: Notes, kernels: Kernels, columns: list[Column], frame: _Frame) -> Iterator[ET.Element]:
+    for parity, (segment, members) in enumerate(_segment_columns(columns)):
+        left = frame.x[members[0]][0] + 2
+        right = sum(frame.x[members[-1]]) - 2
+        tab = tab_of(graph, segment, kernels)
+        group = element("g", id=clean(segment), class_="fk-segment", data_op=clean(segment), data_segment=clean(segment))
+        group.append(element("title", prose(segment_tip(graph, notes, segment))))
+        dash = {"stroke_dasharray": "5 3"} if tab.launches == "no kernel" else {}
+        fill = LIGHT["paper" if dash else f"tone{parity % 2}"]
+        group.append(element(
+            "rect", x=left, y=TOP - 8, width=right - left, height=frame.height - TOP, rx=6, fill=fill, stroke=LIGHT["hair"], **dash
+        ))  # fmt: skip
+        group.append(words(left + 8, TOP + 8, tab.id, NAME, bold=True))
+        group.append(words(left + 8 + text_width(tab.id + "  ", NAME, bold=True), TOP + 8, f"{tab.scheduler}   {tab.launches}", SMALL, "muted"))
+        yield group
+
+
+def _headers(graph: Graph, notes: Notes, columns: list[Column], frame: _Frame) -> Iterator[ET.Element]:
+    for k, column in enumerate(columns):
+        left, width = frame.x[k]
+        group = element("g", id=f"{clean(column.node)}/head", class_="fk-op", data_op=clean(column.node))
+        group.append(element("title", prose(notes.tip(*_facts(graph, column), about=column.ops))))
+        color = {"added": "added", "changed": "changed"}.get(notes.mark(column.node), "ink")
+        group.append(words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, middle=True))
+        if column.line:
+            group.append(words(left + width / 2, TOP + 40, column.line, TINY, "muted", middle=True))
+        yield group
+
+
+def _facts(graph: Graph, column: Column) -> tuple[str, ...]:
+    return op_facts(graph, column.ops[0]) if len(column.ops) == 1 else (f"{plural(len(column.ops), 'op')}",)
+
+
+def _lane(graph: Graph, lane: Lane, frame: _Frame) -> Iterator[ET.Element]:
+    tops, block = frame.y[lane.block], graph.block(lane.block)
+    letter, right = letter_of(graph, lane.block), frame.width - MARGIN
+    group = element("g", id=clean(lane.block), class_="fk-lane", data_op=clean(lane.block))
+    group.append(element("title", prose(f"{lane.block} {block.kind}, {block.nbytes:,} bytes on {block.device}")))
+    group.append(element(
+        "rect", x=LEFT - 6, y=tops[0], width=right - LEFT + 8, height=tops[-1] - tops[0], rx=5, fill="none", stroke=LIGHT["memory"]
+    ))  # fmt: skip
+    width = max(18.0, 10 + 7.0 * len(letter))
+    group.append(element("rect", x=MARGIN, y=tops[0], width=width, height=18.0, rx=9, fill=LIGHT["paper"], stroke=LIGHT["memory"], stroke_width=1.2))
+    group.append(words(MARGIN + width / 2, tops[0] + 12.5, letter, TINY, "memory", bold=True, middle=True))
+    group.append(words(MARGIN + width + 6, tops[0] + 10, block.kind, SMALL))
+    group.append(words(MARGIN + width + 6, tops[0] + 24, bytes_text(block.nbytes), TINY, "muted"))
+    for k, name in enumerate(lane.names):
+        middle = (tops[k] + tops[k + 1]) / 2 + 3
+        group.append(element("text", clean(shorten(name, 20)), x=LEFT - 12, y=middle, font_size=TINY, fill=LIGHT["memory"], text_anchor="end"))
+        if k:
+            group.append(element("line", x1=LEFT - 6, x2=right + 2, y1=tops[k], y2=tops[k], stroke=LIGHT["hair"]))
+    yield group
+
+
+def _box(
+    graph: Graph, notes: Notes, columns: list[Column], lane: Lane, touch: Touch, rect: tuple[float, float, float, float]
+) -> ET.Element:
+    column = columns[touch.column]
+    group = element("g", id=f"{clean(column.node)}/{clean(lane.block)}", class_="fk-access", data_op=clean(column.node))
+    names = ", ".join(dict.fromkeys(graph.tensor(t).name or t[1:] for t in touch.tensors))
+    verb = {"R": "reads", "W": "writes", "RW": "reads and writes"}[touch.mode]
+    low, high = touch.extent
+    fact = f"{verb} {names}: bytes {low:,} to {high - 1:,}{'' if touch.dense else ', not all of them'}"
+    group.append(element("title", prose(notes.tip(fact, *_facts(graph, column), about=column.ops))))
+    x, y, w, h = rect
+    fill = {"R": "paper", "W": "memory", "RW": "memory_tint"}[touch.mode]
+    dash = {} if touch.dense else {"stroke_dasharray": "3 2"}
+    wide = {"stroke_width": 2.0} if touch.mode == "RW" else {}
+    stroke = "added" if notes.mark(column.node) == "added" else "memory"
+    group.append(element("rect", x=x, y=y, width=w, height=h, rx=5, fill=LIGHT[fill], stroke=LIGHT[stroke], **wide, **dash))
+    color = "paper" if touch.mode == "W" else "memory"
+    group.append(words(x + w / 2, y + h / 2 + 3, touch.mode, TINY, color, bold=True, middle=True))
+    return group
+
+
+Rects = dict[tuple[int, NodeId], tuple[float, float, float, float]]
+
+
+def _flows(graph: Graph, columns: list[Column], lanes: list[Lane], boxes: Rects) -> Iterator[ET.Element]:
+    """Data written by an op and read by another under the same name: thin and grey, since nothing is at risk."""
+    for first, then, block in flows_of(graph, columns, lanes):
+        yield _line(boxes[first, block], boxes[then, block], "line", 1.0, columns[first].node, columns[then].node)
+
+
+def _orders(
+    graph: Graph, notes: Notes, columns: list[Column], lanes: list[Lane], boxes: Rects
+) -> tuple[list[ET.Element], list[ET.Element]]:
+    """(chips with the letters, arrows) of the orderings that do not follow from others."""
+    chips, arrows, taken = [], [], list(boxes.values())
+    for first, then, block, ordering, ops in orders_of(graph, columns, lanes):
+        a, b = boxes[first, block], boxes[then, block]
+        arrow = _line(a, b, "hazard", 1.5, columns[first].node, columns[then].node)
+        kinds = " ".join(ordering.kinds)
+        said = "\n".join((f"{kinds}{f' on {ordering.where}' if ordering.where else ''}", *notes.reasons(*ops)))
+        arrow.insert(0, element("title", prose(said)))
+        arrows.append(arrow)
+        width = text_width(kinds, TINY, bold=True) + 8
+        if spot := _free_spot(a, b, width, taken):
+            taken.append((*spot, width, 13.0))
+            group = element("g", id=f"{clean(ops[0])}=>{clean(ops[1])}", class_="fk-hazard", data_op=f"{clean(ops[0])}=>{clean(ops[1])}")
+            group.append(element("title", prose(said)))
+            group.append(element("rect", x=spot[0], y=spot[1], width=width, height=13.0, rx=6.5, fill=LIGHT["hazard_tint"], stroke=LIGHT["hazard"]))
+            group.append(words(spot[0] + width / 2, spot[1] + 9.5, kinds, TINY, "hazard", bold=True, middle=True))
+            chips.append(group)
+    return chips, arrows
+
+
+def _ends(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    return a[0] + a[2], a[1] + a[3] / 2, b[0], b[1] + b[3] / 2
+
+
+def _free_spot(
+    a: tuple[float, float, float, float],
+    b: tuple[float, float, float, float],
+    width: float,
+    taken: list[tuple[float, float, float, float]],
+) -> tuple[float, float] | None:
+    """A place for a chip on the arrow where it covers nothing; None: its words are in the tooltip only."""
+    x0, y0, x1, y1 = _ends(a, b)
+    for t in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8):
+        x, y = x0 + t * (x1 - x0) - width / 2, y0 + t * (y1 - y0) - 6.5
+        if all(x + width < u - 1 or u + w < x - 1 or y + 13 < v or v + h < y for u, v, w, h in taken):
+            return x, y
+    return None
+
+
+def _line(a: tuple[float, float, float, float], b: tuple[float, float, float, float], color: str, width: float, tail: str, head: str) -> ET.Element:
+    x0, y0, x1, y1 = _ends(a, b)
+    length = max(((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5, 1e-6)
+    ux, uy = (x1 - x0) / length, (y1 - y0) / length
+    group = element("g", class_=f"edge fk-{'order' if color == 'hazard' else 'data'}", data_from=clean(tail), data_to=clean(head))
+    path = f"M{number(x0)},{number(y0)}L{number(x1 - 5 * ux)},{number(y1 - 5 * uy)}"
+    group.append(element("path", d=path, fill="none", stroke=LIGHT[color], stroke_width=width))
+    points = ((x1, y1), (x1 - 7 * ux + 3 * uy, y1 - 7 * uy - 3 * ux), (x1 - 7 * ux - 3 * uy, y1 - 7 * uy + 3 * ux))
+    group.append(element("polygon", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill=LIGHT[color]))
+    return group

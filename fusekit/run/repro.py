@@ -1,0 +1,99 @@
+"""A check as a script that stands alone: the same bytes, the same sharing, the same function."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import textwrap
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from fusekit.run.closeness import whole
+
+_FEW = 256  # elements that are still written out one by one
+
+
+def repro(fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> str:
+    """Python text that builds the arguments, holds the function's source where there is one, and checks it."""
+    writer = _Writer()
+    words = [writer.value(arg) for arg in args]
+    words += [f"{name}={writer.value(arg)}" for name, arg in (kwargs or {}).items()]
+    name, source = _source(fn)
+    head = ["import torch", "", "import fusekit as fk", ""]
+    if writer.has_bytes:
+        head[:1] = ["import base64", "import zlib", "", "import torch"]
+    call = f"print(fk.testing.check({', '.join([name, *words])}))"
+    return "\n".join([*head, "", source.rstrip(), "", "", *writer.lines, call]) + "\n"
+
+
+def _source(fn: Callable[..., object]) -> tuple[str, str]:
+    text = getattr(fn, "__fusekit_source__", None)
+    name = getattr(fn, "__name__", type(fn).__name__)
+    if text is None:
+        try:
+            text = textwrap.dedent(inspect.getsource(fn))
+        except (OSError, TypeError):
+            text = ""
+    if text.lstrip().startswith(("def ", "@")):
+        return name, text
+    module = getattr(fn, "__module__", None)
+    if name.isidentifier() and module not in (None, "__main__"):
+        return name, f"from {module} import {name}"
+    return "fn", f"fn = ...  # put the function here: {fn!r}"
+
+
+@dataclass
+class _Writer:
+    """Lines that make tensors: each storage once, each tensor object once."""
+
+    lines: list[str] = field(default_factory=list)
+    storages: dict[int, str] = field(default_factory=dict)
+    tensors: dict[int, str] = field(default_factory=dict)
+    has_bytes: bool = False
+
+    def value(self, value: object) -> str:
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value)
+        if isinstance(value, tuple):
+            return f"({', '.join(map(self.value, value))}{',' if len(value) == 1 else ''})"
+        if isinstance(value, list):
+            return f"[{', '.join(map(self.value, value))}]"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.value(item)}" for key, item in value.items()) + "}"
+        if isinstance(value, float) and not abs(value) < float("inf"):
+            return f"float('{value}')"
+        return repr(value)
+
+    def tensor(self, tensor: torch.Tensor) -> str:
+        if id(tensor) in self.tensors:
+            return self.tensors[id(tensor)]
+        name = self.tensors[id(tensor)] = f"x{len(self.tensors)}"
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        base = self.storage(tensor)
+        text = f"{base}.view({tensor.dtype}).as_strided({shape}, {strides}, {tensor.storage_offset()})"
+        if tensor.requires_grad:
+            text += ".detach().requires_grad_()"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def storage(self, tensor: torch.Tensor) -> str:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.storages:
+            return self.storages[key]
+        name = self.storages[key] = f"memory{len(self.storages)}"
+        flat = whole(storage, tensor.dtype).detach().cpu()
+        listed = flat.numel() <= _FEW and flat.numel() * flat.element_size() == storage.nbytes()
+        if listed and not flat.is_complex():
+            values = ", ".join(self.value(x) for x in flat.tolist())
+            text = f"torch.tensor([{values}], dtype={tensor.dtype})"
+        else:
+            self.has_bytes = True
+            packed = base64.b85encode(zlib.compress(bytes(whole(storage, torch.uint8).cpu().tolist()))).decode()
+            text = f"torch.frombuffer(bytearray(zlib.decompress(base64.b85decode({packed!r}))), dtype=torch.uint8)"
+        device = "" if tensor.device.type == "cpu" else f".to({str(tensor.device)!r})"
+        self.lines.append(f"{name} = {text}{device}")
+        return name

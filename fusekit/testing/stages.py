@@ -1,0 +1,61 @@
+"""The graph after every pass, each as a callable that the interpreter runs: what tells which pass broke a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from fusekit.ir import Graph
+from fusekit.run.decode import symbols
+from fusekit.run.interpret import interpret
+from fusekit.trace.record import record
+from fusekit.trace.recording import Argument, Capture, Recording
+
+Pass = Callable[[Graph], object]
+
+
+def stages(
+    fn: Callable[..., object], passes: Sequence[object] | None = None
+) -> Iterator[tuple[str, Callable[..., object]]]:
+    """("trace", f), then (name of the pass, f) for each pass, where f interprets the graph after it."""
+    if passes is None:
+        from fusekit.passes import PIPELINE as passes
+    yield "trace", interpreted(fn)
+    for done in accumulate(([one] for one in passes), lambda before, one: before + one):
+        yield done[-1].name, interpreted(fn, done)
+
+
+def interpreted(fn: Callable[..., object], passes: Sequence[object] = ()) -> Callable[..., object]:
+    """``fn`` recorded at each call, its graph sent through the passes, and run op by op."""
+
+    def call(*args: object, **kwargs: object) -> object:
+        recording = record(fn, args, kwargs)
+        graph = recording.graph
+        for one in passes:
+            graph = one(graph).graph  # type: ignore[operator]
+        return run_recording(recording, graph, tree_flatten((args, kwargs))[0])
+
+    call.__name__ = getattr(fn, "__name__", "function")
+    return call
+
+
+def run_recording(recording: Recording, graph: Graph, leaves: Sequence[object]) -> object:
+    """Interpret a graph made from a recording on the flat arguments of a call; the result as the function gives it."""
+    with torch.no_grad():
+        found = interpret(graph, inputs_of(recording, leaves), (), symbols(recording.objects, leaves))
+    pairs = zip(recording.outputs, found, strict=True)
+    return tree_unflatten([one.value if one.operand is None else value for one, value in pairs], recording.out_spec)
+
+
+def inputs_of(recording: Recording, leaves: Sequence[object]) -> list[torch.Tensor]:
+    """The actual tensor of each result of ``fk.input``."""
+    out: list[object] = []
+    for source in recording.inputs:
+        if isinstance(source, Argument):
+            out.append(leaves[source.leaf])
+        else:
+            out.append(source.entry.read() if isinstance(source, Capture) else source.tensor)
+    return out  # type: ignore[return-value]

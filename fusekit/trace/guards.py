@@ -1,0 +1,115 @@
+"""The key of a call: everything that decides which recording stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from fusekit.trace.ambient import ambient
+from fusekit.trace.numbers import exactly
+from fusekit.trace.reach import SIMPLE, Entry
+from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.spans import Span, meeting
+
+_CONTAINERS = (list, tuple, dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """One call as a key sees it. ``key`` is hashable; it names some objects by id, so whoever stores it also keeps
+    ``pins``. ``read`` has what is at the key's entries now, by ``Entry.identity``."""
+
+    key: tuple[object, ...]
+    leaves: Sequence[object]
+    read: Mapping[tuple[object, ...], object]
+    pins: tuple[object, ...]
+
+    def inputs(self, recording: Recording) -> list[torch.Tensor]:
+        """The tensors of this call for the results of ``^in``, in order."""
+        return [
+            self.leaves[source.leaf]
+            if isinstance(source, Argument)
+            else self.read[source.entry.identity]
+            if isinstance(source, Capture)
+            else source.tensor
+            for source in recording.inputs
+        ]
+
+
+class Key:
+    """What the recordings of one function have taught: which places to read, and whether storages matter as such.
+
+    Learning makes earlier keys stale, never wrong: a call that meets a stale key is recorded once more.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[Entry] = []  # places of tensors: captures, and second names of whatever took part
+        self.values: list[Entry] = []  # places of Python values
+        self.is_exact = False
+        self._known: set[tuple[object, ...]] = set()
+
+    def learn(self, recording: Recording) -> None:
+        """Take over a recording's captures, watched places and guards."""
+        self.is_exact |= recording.is_exact
+        captures = [source.entry for source in recording.inputs if isinstance(source, Capture)]
+        for entries, into in (((*captures, *recording.watched), self.tensors), (recording.guards, self.values)):
+            for entry in entries:
+                if entry.identity not in self._known:
+                    self._known.add(entry.identity)
+                    into.append(entry)
+
+    def look(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Looked:
+        """The key of this call, now."""
+        leaves, spec = flatten(args, kwargs)
+        captured = [entry.read() for entry in self.tensors]
+        values = [entry.read() for entry in self.values]
+        rest = [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in (*leaves, *captured) if isinstance(leaf, torch.Tensor)]
+        key = (
+            spec,
+            tuple([(k, token(leaf)) for k, leaf in rest]),
+            tuple([token(t) for t in captured if not isinstance(t, torch.Tensor)]),
+            tuple([isinstance(t, torch.Tensor) for t in captured]),
+            tuple([layout_of(t, self.is_exact) for t in tensors]),
+            meeting([Span.of(t) for t in tensors]),
+            tuple([token(value) for value in values]),
+            ambient(),
+        )
+        places = {entry.identity: t for entry, t in zip(self.tensors, captured, strict=True)}
+        return Looked(key, leaves, places, (*[leaf for _, leaf in rest], *values))
+
+
+def flatten(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Sequence[object], object]:
+    """(leaves, a hashable structure); a call with plain positional arguments only is its own leaves."""
+    if kwargs or any(isinstance(a, _CONTAINERS) or type(a) not in _LEAVES for a in args):
+        return tree_flatten((tuple(args), dict(kwargs)))
+    return args, len(args)
+
+
+_LEAVES = frozenset((torch.Tensor, torch.nn.Parameter, *SIMPLE))
+
+
+def layout_of(t: torch.Tensor, is_exact: bool = False) -> tuple[object, ...]:
+    """Class, layout, dtype, device, dispatch keys (lazy bits, inference, ...) and autograd state of a tensor."""
+    wants_grad = t.requires_grad
+    state = wants_grad and (t.is_leaf, torch.is_grad_enabled())
+    keys = torch._C._dispatch_keys(t).raw_repr()
+    if t.layout != torch.strided or t.is_nested:  # the recorder refuses it by name
+        return type(t), t.dtype, t.device, keys, state
+    found = (type(t), t.shape, t.stride(), t.dtype, t.device, keys, state)
+    return (*found, t.storage_offset(), t.untyped_storage().nbytes()) if is_exact else found
+
+
+def token(value: object) -> object:
+    """Simple values by type and bits, anything else by identity."""
+    kind = type(value)
+    if kind is bool or kind is str or value is None:
+        return value
+    if kind is int:
+        return kind, value
+    if isinstance(value, SIMPLE):
+        return exactly(value)
+    return id(value)

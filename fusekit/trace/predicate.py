@@ -1,0 +1,145 @@
+"""The last call's key as one generated function, a few microseconds; whatever it cannot say goes to the full key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from fusekit.trace.ambient import ambient
+from fusekit.trace.guards import Key
+from fusekit.trace.numbers import exactly
+from fusekit.trace.reach import MISSING, SIMPLE, Entry
+from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.spans import Span, extent, meeting
+
+Predicate = Callable[[Sequence[object]], "list[torch.Tensor] | None"]
+_CHUNK = 40  # conditions of one `if`
+
+
+def predicate_of(key: Key, recording: Recording, args: Sequence[object], kwargs: Mapping[str, object]) -> Predicate | None:
+    """A function of the positional arguments that gives the tensors of ``^in`` where the call has this very key, and
+    None where it may not have it. None itself for calls that it does not serve: keywords, nested arguments,
+    programs that need exact storages, tensors that require grad under grad mode."""
+    plain = all(type(a) in (torch.Tensor, torch.nn.Parameter) or isinstance(a, SIMPLE) for a in args)
+    if kwargs or not plain or key.is_exact or not args:
+        return None
+    return _Source(key, recording, args).function()
+
+
+class _Source:
+    """Collects lines of the function and the objects they name."""
+
+    def __init__(self, key: Key, recording: Recording, args: Sequence[object]):
+        self.recording, self.args = recording, args
+        self.env: dict[str, object] = {"ambient": ambient, "want": ambient(), "exactly": exactly}
+        self.lines: list[str] = [f"if len(args) != {len(args)} or ambient() != want: return None"]
+        self.tensors = {f"args[{k}]": a for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
+        self.is_whole = True
+        self._arguments()
+        self.captured = {entry.identity: self._captured(k, entry) for k, entry in enumerate(key.tensors)}
+        self._values(key.values)
+
+    def function(self) -> Predicate | None:
+        tensors = list(self.tensors.values())
+        needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        if not self.is_whole or needs_grad or not tensors:
+            return None
+        self._layouts(tensors)
+        self._addresses(tensors)
+        self.lines.append(f"return [{', '.join(map(self._input, self.recording.inputs))}]")
+        body = "\n        ".join(self.lines)
+        # an entry that is gone, or a tensor without strides, is for the full key to judge
+        text = (
+            f"def guard(args):\n    try:\n        {body}\n"
+            "    except (KeyError, IndexError, AttributeError, ValueError, RuntimeError): return None\n"
+        )
+        exec(compile(text, "<fusekit guard>", "exec"), self.env)
+        return self.env["guard"]
+
+    def _name(self, kind: str, value: object) -> str:
+        name = f"{kind}{len(self.env)}"
+        self.env[name] = value
+        return name
+
+    def _arguments(self) -> None:
+        for k, a in enumerate(self.args):
+            kind = self._name("class", type(a))
+            self.lines.append(f"if args[{k}].__class__ is not {kind}: return None")
+            if not isinstance(a, torch.Tensor):
+                exact = isinstance(a, (float, complex))
+                value = self._name("value", exactly(a) if exact else a)
+                self.lines.append(f"if {f'exactly(args[{k}])' if exact else f'args[{k}]'} != {value}: return None")
+
+    def _getter(self, entry: Entry) -> str:
+        holder = self._name("holder", entry.holder)
+        if entry.how == "cell":
+            return f"{holder}.cell_contents"
+        if entry.how == "len":
+            return f"len({holder})"
+        if entry.how == "attr":
+            return f"{holder}.{entry.key}"
+        return f"{holder}[{self._name('key', entry.key)}]"
+
+    def _captured(self, number: int, entry: Entry) -> str:
+        """The name of a captured tensor: a place must still hold the very object."""
+        value = entry.read()
+        name = self._name("tensor", value)
+        if isinstance(value, torch.Tensor):
+            self.tensors[name] = value
+        self.is_whole &= isinstance(value, torch.Tensor)
+        self.lines.append(f"if {self._getter(entry)} is not {name}: return None")
+        return name
+
+    def _values(self, entries: Sequence[Entry]) -> None:
+        conditions: list[str] = []
+        for entry in entries:
+            value = entry.read()
+            self.is_whole &= value is not MISSING
+            test = "==" if entry.how == "len" else "is"
+            conditions.append(f"{self._getter(entry)} {test} {self._name('value', value)}")
+        for k in range(0, len(conditions), _CHUNK):
+            self.lines.append(f"if not ({' and '.join(conditions[k : k + _CHUNK])}): return None")
+
+    def _layouts(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Class, dispatch keys, dtype, device, requires_grad, sizes and strides, compared in C++."""
+        make = torch._C._dynamo.guards.TensorGuards
+        guards = make(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self.lines.append(f"if not {self._name('check', guards.check)}({', '.join(self.tensors)}): return None")
+
+    def _addresses(self, tensors: Sequence[torch.Tensor]) -> None:
+        """The same addresses, or, where nothing met, other addresses that do not meet either."""
+        names, spans = list(self.tensors), [Span.of(t) for t in tensors]
+        addresses = self._name("addresses", [span.start for span in spans])
+        self.lines.append(f"now = [{', '.join(f'{name}.data_ptr()' for name in names)}]")
+        pattern = meeting(spans)
+        if pattern:
+            self.lines.append(f"if now != {addresses}: return None")
+        else:
+            apart = self._name("apart", _apart([extent(t) for t in tensors]))
+            self.lines.append(f"if now != {addresses} and not {apart}(now): return None")
+        for a, b, _, one_storage, one_tensor in pattern:
+            storages = " == ".join(f"{names[k]}.untyped_storage()._cdata" for k in (a, b))
+            self.lines.append(f"if ({names[a]} is {names[b]}) is not {one_tensor}: return None")
+            self.lines.append(f"if ({storages}) is not {one_storage}: return None")
+
+    def _input(self, source: object) -> str:
+        if isinstance(source, Argument):
+            return f"args[{source.leaf}]"
+        if isinstance(source, Capture):
+            return self.captured[source.entry.identity]
+        return self._name("constant", source.tensor)
+
+
+def _apart(extents: Sequence[int]) -> Callable[[Sequence[int]], bool]:
+    def apart(addresses: Sequence[int]) -> bool:
+        """Do these spans share no byte?"""
+        end = 0
+        for start, size in sorted(zip(addresses, extents, strict=True)):
+            if size:
+                if start < end:
+                    return False
+                end = start + size
+        return True
+
+    return apart

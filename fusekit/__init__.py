@@ -7,10 +7,28 @@ no CUDA.
 import sys
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for editors and type checkers; a test holds it against _HOMES
+    from fusekit import testing as testing
+    from fusekit.errors import FusekitError as FusekitError
+    from fusekit.errors import UnsupportedError as UnsupportedError
+    from fusekit.exploration import CheckReport as CheckReport
+    from fusekit.exploration import Exploration as Exploration
+    from fusekit.exploration import cut as cut
+    from fusekit.exploration import diff as diff
+    from fusekit.exploration import explore as explore
+    from fusekit.exploration import overlap as overlap
+    from fusekit.ir import parse as parse
+    from fusekit.jit import clear_cache as clear_cache
+    from fusekit.jit import jit as jit
+    from fusekit.jit import last_run as last_run
+    from fusekit.passes import PIPELINE as PIPELINE
+    from fusekit.pipeline import Options as Options
 
 __version__ = "0.1.0"
 
-# public name -> module that defines it
+# public name -> module that defines it ("fusekit" itself: the name is a module)
 _HOMES = {
     "CheckReport": "fusekit.exploration",
     "Exploration": "fusekit.exploration",
@@ -26,32 +44,29 @@ _HOMES = {
     "last_run": "fusekit.jit",
     "overlap": "fusekit.exploration",
     "parse": "fusekit.ir",
+    "testing": "fusekit",
 }
-_MODULES = ("testing",)
-
-__all__ = ["__version__", *sorted(_HOMES), *_MODULES]
 
 
 def __getattr__(name: str) -> object:
     """The public name ``name``, imported now (PEP 562)."""
-    if name in _MODULES:
-        return import_module(f"fusekit.{name}")
-    if name not in _HOMES:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module 'fusekit' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = import_module(f"fusekit.{name}") if home == "fusekit" else getattr(import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES})
+    return sorted({*globals(), *_HOMES})
 
 
 class _Package(ModuleType):
     """Importing the module ``fusekit.jit`` would put it where the function ``fusekit.jit`` belongs; here it doesn't."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in _HOMES and isinstance(value, ModuleType):
+        if isinstance(value, ModuleType) and _HOMES.get(name) == f"fusekit.{name}":
             value = getattr(value, name)
         super().__setattr__(name, value)
 

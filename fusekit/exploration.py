@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +21,13 @@ from fusekit.memory import Overlap
 from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
 from fusekit.run.bytes import Traffic, traffic
 from fusekit.run.clones import clones
+from fusekit.run.closeness import Tolerance
 from fusekit.run.compare import CheckReport, compare
 from fusekit.run.decode import symbols
 from fusekit.run.interpret import interpret
 from fusekit.run.observe import observe
 from fusekit.run.plan import LastRun, Plan, execute
+from fusekit.run.repro import repro
 from fusekit.trace import Argument, Capture, Constant, Recording, record
 from fusekit.why import Explanation
 
@@ -148,7 +151,9 @@ class Exploration:
         known = any(n in step.graph for step in self.steps for n in wanted)
         if not known:
             nodes = ", ".join(self.graph.segments())
-            raise FusekitError(f"no step has a node {' or '.join(wanted)}", None, f"nodes look like %a, ^1; segments: {nodes}")
+            raise FusekitError(
+                f"no step has a node {' or '.join(wanted)}", None, f"nodes look like %a, ^1; segments: {nodes}"
+            )
         said = (e for step in self.steps for e in step.explanations)
         return tuple(e for e in said if wanted <= set(e.subject) or (second is None and first in e.evidence))
 
@@ -161,7 +166,9 @@ class Exploration:
         """What changed from one step to another."""
         return graph_diff(self[first].graph, self[second].graph)
 
-    def diagram(self, step: str | int | None = None, view: str | None = None, since: str | int | None = None) -> Diagram:
+    def diagram(
+        self, step: str | int | None = None, view: str | None = None, since: str | int | None = None
+    ) -> Diagram:
         """The picture of a step (default: the last). ``view``: program, aliases, segments or memory; ``since``: mark
         what changed from that step on."""
         from fusekit.draw import diagram
@@ -180,7 +187,7 @@ class Exploration:
     @property
     def _plan(self) -> Plan:
         if not self._plans:
-            self._plans.append(plan_of(self.graph, self._compiled))
+            self._plans.append(plan_of(self.graph, self._compiled, self.recording.graph))
         return self._plans[0]
 
     def run(self, *args: object, **kwargs: object) -> object:
@@ -197,7 +204,9 @@ class Exploration:
         leaves, _ = tree_flatten((tuple(args), dict(kwargs)))
         inputs = self._inputs(leaves)
         if problem := same_pattern(self.recording, inputs):
-            raise FusekitError(f"these arguments are not like the explored ones: {problem}", None, "explore them anew, or use fk.jit")
+            raise FusekitError(
+                f"these arguments are not like the explored ones: {problem}", None, "explore them anew, or use fk.jit"
+            )
         return self._execute(leaves, inputs)
 
     def _execute(self, leaves: Sequence[object], inputs: Sequence[torch.Tensor]) -> object:
@@ -209,7 +218,7 @@ class Exploration:
 
     def check(self, rtol: float | None = None, atol: float | None = None) -> CheckReport:
         """Outputs, mutated inputs, aliasing, dtypes, strides and exceptions against eager, on clones."""
-        return self._check(lambda leaves, inputs: self._execute(leaves, inputs))
+        return self._check(lambda leaves, inputs: self._execute(leaves, inputs), Tolerance(rtol, atol))
 
     def check_steps(self) -> dict[str, CheckReport]:
         """The same for the interpreter run on the graph after every pass: which pass broke it?"""
@@ -217,13 +226,15 @@ class Exploration:
         for step in self.steps:
 
             def ours(leaves: Sequence[object], inputs: Sequence[torch.Tensor], graph: Graph = step.graph) -> object:
-                flat = interpret(graph, inputs, (), symbols(self.recording.objects, leaves))
+                flat = interpret(graph, inputs, (), symbols(self.recording.objects, leaves), self.recording.graph)
                 return restructure(self.recording, flat)
 
             reports[step.name] = self._check(ours)
         return reports
 
-    def _check(self, ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object]) -> CheckReport:
+    def _check(
+        self, ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object], tolerance: Tolerance | None = None
+    ) -> CheckReport:
         captures = [(s.entry.path, s.entry.read()) for s in self.recording.inputs if isinstance(s, Capture)]
 
         def call(*args: object, **kwargs: object) -> object:
@@ -235,7 +246,8 @@ class Exploration:
         eager = observe(self.fn, *first, captures)
         torch.set_rng_state(state)
         mine = observe(call, *second, captures)
-        return compare(eager, mine, title=self.recording.name)
+        script = functools.partial(repro, self.fn, self.args, self.kwargs)
+        return compare(eager, mine, tolerance=tolerance, title=self.recording.name, script=script)
 
     def _cloned(self) -> tuple[tuple[object, ...], dict[str, object]]:
         leaves, spec = tree_flatten((self.args, dict(self.kwargs)))
@@ -251,10 +263,14 @@ class Exploration:
         lines = [f"exploration of {self.recording.name}"]
         for step in self.steps:
             said = f"{len(step.explanations)} explanations" if step.explanations else ""
-            lines.append(f"  {step.name:14} {len(step.graph.ops()):4} ops  {step.seconds * 1000:7.1f} ms  {said}".rstrip())
+            lines.append(
+                f"  {step.name:14} {len(step.graph.ops()):4} ops  {step.seconds * 1000:7.1f} ms  {said}".rstrip()
+            )
         for segment in self.segments:
             what = segment.kernel.name if segment.kernel else segment.refused or self._without_kernel(segment)
-            lines.append(f"  {segment.id:4} {segment.scheduler:10} {list(segment.space)!s:16} {len(segment.ops):4} ops  {what}")
+            lines.append(
+                f"  {segment.id:4} {segment.scheduler:10} {list(segment.space)!s:16} {len(segment.ops):4} ops  {what}"
+            )
         return "\n".join(lines)
 
     def _without_kernel(self, segment: SegmentView) -> str:
@@ -319,6 +335,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> Overlap:
         return Overlap.DISJOINT
     low = min(a.data_ptr(), b.data_ptr())
     layouts = [
-        Layout.of(t.data_ptr() - low, t.shape, [s * t.element_size() for s in t.stride()], FROM_TORCH[t.dtype]) for t in (a, b)
+        Layout.of(t.data_ptr() - low, t.shape, [s * t.element_size() for s in t.stride()], FROM_TORCH[t.dtype])
+        for t in (a, b)
     ]
     return exact(*layouts)

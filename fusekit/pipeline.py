@@ -100,6 +100,9 @@ def lower_graph(graph: Graph) -> Compiled:
     return Compiled(kernels, refused)
 
 
-def plan_of(graph: Graph, compiled: Compiled) -> Plan:
-    """Everything that a call does, prepared; compiles the kernels that the cache does not hold."""
-    return make_plan(graph, compiled.kernels, compile_kernel, lambda kernel: kernel.copies)
+def plan_of(graph: Graph, compiled: Compiled, program: Graph | None = None) -> Plan:
+    """Everything that a call does, prepared; compiles the kernels that the cache does not hold.
+
+    ``program``: the graph as recorded, which still tells every write and which results are arguments.
+    """
+    return make_plan(graph, compiled.kernels, compile_kernel, lambda kernel: kernel.copies, program)

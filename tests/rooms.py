@@ -26,7 +26,7 @@ LEVELS = (
     ("exploration",),
     ("jit",),
     ("dynamo_backend",),
-    ("testing",),
+    ("testing", "programs"),
     ("demo", "doctor"),
     ("cli",),
     ("__main__",),
@@ -37,7 +37,7 @@ TORCH_FREE = (
     *("ids", "errors", "dtypes", "index", "why", "ir", "memory", "ops", "domains", "schedule", "passes", "lower"),
     *("draw", "notebook"),
 )
-FRONT_DOORS = ("exploration", "jit", "dynamo_backend", "testing", "demo", "doctor", "cli", "__main__")
+FRONT_DOORS = ("exploration", "jit", "dynamo_backend", "testing", "programs", "demo", "doctor", "cli", "__main__")
 # Rooms that only some may enter.
 GUESTS = {"torch_types": {"trace", "run", *FRONT_DOORS}}
 # Rooms are also kept apart where the order alone would let them meet.

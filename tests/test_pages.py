@@ -7,7 +7,7 @@ import torch
 
 from fusekit.ir import parse, print_graph
 from fusekit.pipeline import Options, run_passes
-from fusekit.trace import graph_of, record
+from fusekit.trace import record
 from fusekit.why.reasons import SENTENCES
 from tests.conftest import ROOT
 
@@ -22,8 +22,8 @@ def texts() -> dict[str, str]:
     assert program
     names: dict[str, object] = {"torch": torch}
     exec(program[1], names)
-    steps = run_passes(graph_of(record(names["f"], names["args"], {})), Options())
-    return {step.name: re.sub(r"  # .*", "", print_graph(step.graph)).strip() for step in steps}
+    steps = run_passes(record(names["f"], names["args"]).graph, Options())
+    return {step.name: print_graph(step.graph, lines=False).strip() for step in steps}
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -41,6 +41,14 @@ def test_every_step_has_a_page_and_every_page_a_step(texts):
 
 
 def test_every_reason_stands_on_one_page():
-    listed = [name for text in PAGES.values() for name in re.findall(r"^\| `([a-z-]+)` \| (?!\d|none)", text, re.MULTILINE)]
+    listed = [
+        name for text in PAGES.values() for name in re.findall(r"^\| `([a-z-]+)` \| (?!\d|none)", text, re.MULTILINE)
+    ]
     assert sorted(set(listed) - {"trace"}) == sorted(SENTENCES)
     assert len(listed) == len(set(listed))
+
+
+def test_the_example_of_the_text_is_a_graph():
+    text = re.search(r"```ir\n(.*?)```", (ROOT / "docs" / "text.md").read_text("utf-8"), re.DOTALL)
+    assert text
+    assert print_graph(parse(text[1])) == text[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fusekit.draw.flow import Flow
 from fusekit.draw.notes import Notes, tensor_facts
 from fusekit.draw.orders import hazards
@@ -14,7 +16,7 @@ from fusekit.memory.overlap import Overlap, overlap
 
 PILLS = 8  # layouts of one group that are drawn
 WORDS = {
-    Overlap.SAME: "the same bytes", Overlap.WITHIN: "lies within", Overlap.CONTAINS: "contains",
+    Overlap.SAME: "has the same bytes as", Overlap.WITHIN: "lies within", Overlap.CONTAINS: "contains",
     Overlap.PARTIAL: "overlaps a part of", Overlap.DISJOINT: "shares no byte with", Overlap.UNKNOWN: "may overlap",
 }  # fmt: skip
 
@@ -23,7 +25,7 @@ def aliases_picture(graph: Graph, notes: Notes, title: str, note: str) -> Pictur
     """A capsule round the layouts of each block with several; the ops between which memory forces an order."""
     flow = Flow(graph, notes).walk()
     orders = [o for o in graph.orderings() if o[0] in flow.drawn and o[1] in flow.drawn]
-    groups = [g for block in graph.blocks() if (g := _Group.of(graph, block)) is not None]
+    groups = [g for block in graph.blocks() if (g := Group.of(graph, block)) is not None]
     ends = {op for first, then, _ in orders for op in (first, then)}
     cards = [p for p in flow.parts.values() if isinstance(p, Card) and p.node in ends]
     keys = {card.key for card in cards}
@@ -48,7 +50,7 @@ def aliases_note(graph: Graph, groups: int) -> str:
     return ", ".join([*words, plural(len(graph.orderings()), "ordering")])
 
 
-class _Group:
+class Group:
     """The tensors of one block, by layout: tensors of one layout are one pill."""
 
     def __init__(self, graph: Graph, block: NodeId, layouts: dict[Layout, list[NodeId]]):
@@ -59,13 +61,13 @@ class _Group:
         self.rows, self.may = _relations(graph, list(layouts), list(self.first))
 
     @staticmethod
-    def of(graph: Graph, block: NodeId) -> _Group | None:
-        """None for a block that all its tensors see in one way."""
+    def of(graph: Graph, block: NodeId, among: Iterable[NodeId] | None = None) -> Group | None:
+        """None for a block that all its tensors (``among`` these, if given) see in one way."""
         layouts: dict[Layout, list[NodeId]] = {}
-        for tensor in (*graph.inputs(), *graph.tensors()):
+        for tensor in (*graph.inputs(), *graph.tensors()) if among is None else among:
             if graph.block_of(tensor) == block and tensor not in layouts.setdefault(graph.layout(tensor), []):
                 layouts[graph.layout(tensor)].append(tensor)
-        return _Group(graph, block, layouts) if len(layouts) > 1 else None
+        return Group(graph, block, layouts) if len(layouts) > 1 else None
 
     def key_of(self, tensor: NodeId) -> str:
         return str(self.members[tensor])
@@ -74,8 +76,11 @@ class _Group:
         pills = tuple(self._pill(graph, notes, lead, tensors) for lead, tensors in self.first.items())
         left = len(self.by_layout) - len(pills)
         block = graph.block(self.block)
-        head = f"{block.kind} block, {bytes_text(block.nbytes)}, {plural(len(self.by_layout), 'layout')}" + (f", {left} not drawn" if left else "")
-        tab = Tab(head, "may alias ?" if self.may else "must alias", "", "\n".join(self.rows))
+        head = f"one block, {bytes_text(block.nbytes)}" + (f", {plural(left, 'layout')} not drawn" if left else "")
+        rows = self.rows
+        if len(rows) == 1:
+            head, rows = f"{head}: {rows[0]}", []
+        tab = Tab(head, "may alias ?" if self.may else "must alias", "", "\n".join(rows))
         tip = notes.tip(f"{self.block}, {block.nbytes:,} bytes on {block.device}", about=(self.block,))
         return Frame(self.block, self.block, "maybe" if self.may else "capsule", tab, pills, badge=self.letter, tip=tip)
 
@@ -84,7 +89,7 @@ class _Group:
         return [Edge(a, b, "maybe" if self.may else "spine") for a, b in zip(leads, leads[1:], strict=False)]
 
     def _pill(self, graph: Graph, notes: Notes, lead: NodeId, tensors: list[NodeId]) -> Pill:
-        names = list(dict.fromkeys(graph.tensor(t).name or t[1:] for t in tensors))
+        names = list(dict.fromkeys(t[1:] for t in tensors))
         name = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         layout = graph.layout(lead)
         view = lead != next(iter(self.first))
@@ -96,7 +101,7 @@ class _Group:
         return Pill(lead, lead, name, type_, self.letter, view, crosses, mark=mark if mark == "added" else "", tip=notes.tip(*facts, about=tensors))
 
     def sentence(self, graph: Graph) -> str:
-        names = ", ".join(graph.tensor(t).name or t[1:] for t in self.first)
+        names = ", ".join(t[1:] for t in self.first)
         return f"Block {self.letter}: {names}" + (f"; {'; '.join(self.rows)}." if self.rows else ".")
 
 
@@ -107,12 +112,12 @@ def _relations(graph: Graph, layouts: list[Layout], leads: list[NodeId]) -> tupl
         found = [(j, overlap(layouts[k], layouts[j])) for j in range(k)]
         j, how = next((pair for pair in found if pair[1] is not Overlap.DISJOINT), found[0])
         may |= any(h is Overlap.UNKNOWN for _, h in found)
-        first, second = (graph.tensor(leads[n]).name or leads[n][1:] for n in (k, j))
+        first, second = (leads[n][1:] for n in (k, j))
         where = region_text(layouts[k], layouts[j]) if how is Overlap.WITHIN else ""
         tail = f", as {second}{where}" if where else ""
-        rows.append(f"{first} {WORDS[how]}{' as' if how is Overlap.SAME else ''} {second}{tail}")
+        rows.append(f"{first} {WORDS[how]} {second}{tail}")
     return rows[:6] + ([f"and {len(rows) - 6} relations more"] if len(rows) > 6 else []), may
 
 
-def _touches(graph: Graph, groups: list[_Group], op: NodeId) -> list[tuple[_Group, NodeId]]:
+def _touches(graph: Graph, groups: list[Group], op: NodeId) -> list[tuple[Group, NodeId]]:
     return [(g, t) for t in dict.fromkeys(graph.operands(op)) for g in groups if t in g.members]

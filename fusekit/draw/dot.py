@@ -37,12 +37,12 @@ def to_dot(picture: Picture) -> str:
     g = graphviz.Digraph("fusekit")
     head = _table(
         _cell(_text(shorten(picture.title, 90), TITLE, bold=True), align="LEFT"),
-        _cell(_text(shorten(picture.note, 150) or " ", SMALL, "muted"), align="LEFT"),
+        *(_cell(_text(row or " ", SMALL, "muted"), align="LEFT") for row in wrap(picture.note, 84)[:3]),
         _cell("", height=8),
     )
     g.attr(
         label=f"<{head}>", labelloc="t", labeljust="l", bgcolor=C["paper"], pad="0.18", ranksep="0.26", nodesep="0.34",
-        fontname=SANS, ordering="out" if _is_chain(picture) else "",
+        fontname=SANS,
     )  # fmt: skip
     g.attr(
         "node", shape="box", style="filled", fillcolor=C["card"], color=C["line"], penwidth=str(HAIRLINE),
@@ -51,13 +51,11 @@ def to_dot(picture: Picture) -> str:
     g.attr("edge", color=C["line"], penwidth=str(STROKE), arrowsize="0.55")
     for part in picture.parts:
         _add(g, part)
+    for row in picture.rows:
+        _side_by_side(g, row)
     for number, edge in enumerate(picture.edges):
         _add_edge(g, edge, number)
     return g.source
-
-
-def _is_chain(picture: Picture) -> bool:
-    return not any(isinstance(part, Frame) for part in picture.parts) and len(picture.edges) < len(picture.parts)
 
 
 def _add(g: graphviz.Digraph, part: Part | Frame) -> None:
@@ -93,10 +91,19 @@ def _node(g: graphviz.Digraph, key: str, body: str, cls: str, **look: str) -> No
     g.node(dot_name(key), label=f"<{body}>", id=dot_name(key), **{"class": cls}, **look)
 
 
+def _side_by_side(g: graphviz.Digraph, keys: tuple[str, ...]) -> None:
+    with g.subgraph() as row:
+        row.attr(rank="same")
+        for key in keys:
+            row.node(dot_name(key))
+
+
 def _add_edge(g: graphviz.Digraph, edge: Edge, number: int) -> None:
     look = dict(EDGES[edge.look])
     if edge.headless:
         look["arrowhead"] = "none"
+    if edge.weight != 1:
+        look["weight"] = str(edge.weight)
     tail, head = dot_name(edge.tail), dot_name(edge.head)
     g.edge(tail, head, id=f"edge{number}", **{"class": f"fk-{edge.look}"}, **look)
 
@@ -207,7 +214,7 @@ def _frame(g: graphviz.Digraph, frame: Frame) -> None:
     if capsule:
         words = _text(frame.tab.id, SMALL, "memory")
         words += _text(f"      {frame.tab.scheduler}", TINY, "muted") if frame.tab.scheduler else ""
-        tab = _badge(frame.badge) + _gap(6) + _cell(words)
+        tab = _badge(frame.badge) + _gap(6) + _cell(words, align="LEFT")
         for row in frame.tab.traffic.split("\n"):
             tab += f"</TR><TR>{_cell('', colspan=2)}{_cell(_text(row, SMALL, 'muted', mono=True), align='LEFT')}" if row else ""
         color = C["memory"]
@@ -224,6 +231,8 @@ def _frame(g: graphviz.Digraph, frame: Frame) -> None:
         )  # fmt: skip
         for part in frame.parts:
             _add(inside, part)
+        if capsule:
+            _side_by_side(inside, tuple(part.key for part in frame.parts))
 
 
 def _tile(tile: Tile) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusekit.draw.notes import Notes, tensor_facts
 from fusekit.draw.parts import Chip, Edge, Picture, Pill, Tab, Tile
@@ -41,9 +41,11 @@ def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: 
     tiles = [_tile(graph, notes, run, k) for k, run in enumerate(runs)]
     inputs, outputs = _pills(graph, notes)
     edges = dict.fromkeys(_edges(graph, runs, home, inputs, outputs))
+    follows = {a.node: b.node for a, b in zip(runs, runs[1:], strict=False)}
+    edges = [replace(e, weight=8) if follows.get(NodeId(e.tail)) == e.head else e for e in edges]
     said = note or notes.summary(graph) or (segments_note(graph) if graph.segments() else program_note(graph, 0))
-    hidden = len(graph.inputs()) + len(graph.outputs()) - len(inputs) - len(outputs)
-    said += f"; {plural(hidden, 'input')} or output not drawn" if hidden > 0 else ""
+    hidden = len(graph.inputs()) - len(inputs)
+    said += f"; {plural(hidden, 'input')} not drawn (captured and only read, or too many)" if hidden else ""
     parts = (*inputs.values(), *tiles, *outputs.values())
     what = " ".join(f"{t.tab.id} {t.tab.scheduler}, {plural(len(r.ops), 'op')}." for t, r in zip(tiles, runs, strict=True))
     return Picture(title, said, parts, tuple(edges), f"{title}. {said}. {what}")
@@ -117,10 +119,10 @@ def _mark(notes: Notes, op: NodeId) -> str:
 
 
 def _pills(graph: Graph, notes: Notes) -> tuple[dict[NodeId, Pill], dict[NodeId, Pill]]:
-    """Inputs and outputs; of very many inputs those that are written, or are arguments, first."""
+    """Inputs and outputs, but no captures that are only read: those are the weights of a model, one or more a tile."""
     written = {graph.block_of(graph.operands(op)[k]) for op in graph.ops() for k in graph.op(op).writes}
-    ranked = sorted(graph.inputs(), key=lambda t: (graph.block_of(t) not in written, _kind(graph, t) != "argument"))
-    chosen = set(ranked[:PILLS])
+    wanted = [t for t in graph.inputs() if graph.block_of(t) in written or _kind(graph, t) == "argument"]
+    chosen = set(sorted(wanted, key=lambda t: graph.block_of(t) not in written)[:PILLS])
     inputs = {t: _pill(graph, notes, t, t, "") for t in graph.inputs() if t in chosen}
     outputs = list(dict.fromkeys(graph.outputs()))[:PILLS]
     return inputs, {t: _pill(graph, notes, t, f"{t}~out", "returned" if t in inputs else "") for t in outputs}

@@ -83,7 +83,7 @@ class Flow:
         graph, payload = self.graph, self.graph.op(op)
         key = self._free(op, home)
         mark = self.notes.mark(op)
-        tip = self.notes.tip(*op_facts(graph, op), about=(op, *graph.results(op)))
+        tip = self.notes.tip(*op_facts(graph, op), self.notes.call_before(op), about=(op, *graph.results(op)))
         self._add(Card(
             key, op, op_title(graph, op), op_kind(graph, op), op_detail(graph, op), line_text(payload), mark,
             self.notes.was(graph, op), tip,
@@ -103,26 +103,30 @@ class Flow:
     def _output(self, tensor: NodeId) -> None:
         pills = [self.parts[key] for key in self.drawn.get(tensor, ())]
         if pills and isinstance(last := pills[-1], Pill) and tensor not in self.graph.inputs():
-            self.parts[last.key] = replace(last, crosses=True)
+            self.parts[last.key] = replace(last, crosses=True, remark=last.remark or self._out_text(tensor))
             self.home[last.key] = None
         elif pills and tensor in self.graph.inputs() and len(pills) > 1:
             self.parts[pills[-1].key] = replace(pills[-1], remark="written back, returned")  # pyright: ignore[reportArgumentType]
         else:
             source = self._source(tensor, None)
-            remark = "returned" if tensor in self.graph.inputs() else ""
+            remark = "returned" if tensor in self.graph.inputs() else self._out_text(tensor)
             self._edge(source, self._pill(tensor, crosses=True, remark=remark), tensor)
+
+    def _out_text(self, tensor: NodeId) -> str:
+        """``out``, or with its number where there are several."""
+        outputs = self.graph.outputs()
+        return "out" if len(outputs) == 1 else f"out {outputs.index(tensor)}"
 
     def _pill(self, tensor: NodeId, *, crosses: bool, remark: str = "", about: NodeId | None = None, home: Home = None) -> str:
         graph = self.graph
         block, key = graph.block_of(tensor), self._free(tensor, home)
         letter = letter_of(graph, block)
         owner = self._block.get(block) is None if block is not None else True
-        view = block is not None and not _is_whole(graph, tensor) and not (owner and tensor in graph.inputs())
         name = graph.tensor(tensor).name or (tensor_text(graph, tensor) if not graph.is_value(tensor) else "out")
         type_ = type_text(graph.tensor(tensor)) if not remark.startswith("written") else ""
         tip = self.notes.tip(*tensor_facts(graph, tensor), about=(tensor, *((about,) if about else ())))
         mark = self.notes.mark(about or tensor)
-        self._add(Pill(key, tensor, name, type_, letter, view, crosses, remark, mark if mark != "changed" else "", tip), home)
+        self._add(Pill(key, tensor, name, type_, letter, is_part(graph, tensor), crosses, remark, mark if mark != "changed" else "", tip), home)
         if about:
             self.drawn.setdefault(about, []).append(key)
         self._place[tensor] = key
@@ -202,7 +206,10 @@ class Flow:
         return next((self.drawn[n][0] for n in nodes if n in self.drawn), None)
 
 
-def _is_whole(graph: Graph, tensor: NodeId) -> bool:
-    """Does the tensor begin its block and touch as many bytes as it has?"""
-    block, layout = graph.block_of(tensor), graph.layout(tensor)
-    return block is not None and layout.extent == (0, graph.block(block).nbytes)
+def is_part(graph: Graph, tensor: NodeId) -> bool:
+    """Is it a view: of a place that the program made, or (an input) of an earlier or larger input of its block?"""
+    lives, block = graph.lives(tensor), graph.block_of(tensor)
+    if lives is None or lives.role != "input":
+        return lives is not None and lives.role == "alias"
+    rivals = [t for t in graph.inputs() if graph.block_of(t) == block]
+    return rivals[0] != tensor and max(rivals, key=lambda t: graph.layout(t).nbytes) != tensor

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log2
 
+from fusekit.draw.dot import wrap
 from fusekit.draw.escape import clean, prose, shorten
 from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, text_width
 from fusekit.draw.notes import Notes, op_facts
@@ -20,8 +21,8 @@ from fusekit.draw.words import bytes_text, letter_of, plural
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 
-MARGIN, TOP, HEAD, LEFT, GAP = 16.0, 62.0, 34.0, 210.0, 22.0
-BOX, COLUMN = 40.0, 84.0
+MARGIN, TOP, HEAD, LEFT, GAP = 16.0, 74.0, 34.0, 210.0, 22.0
+BOX, COLUMN, NOTE_WIDTH = 40.0, 84.0, 60
 NOTE = "program order from left to right; height: which bytes of the block (not to scale); R reads, W writes; dashed: some of these bytes"
 
 
@@ -40,11 +41,12 @@ def lanes_svg(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: st
     columns = columns_of(graph, notes)
     lanes, hidden = lanes_of(graph, columns)
     frame = _measure(graph, columns, lanes, kernels)
-    said = note or notes.summary(graph) or NOTE + (f"; {plural(hidden, 'block')} more, each with one writer and no hazard" if hidden else "")
-    width = max(frame.width, text_width(shorten(said, 170), SMALL) + 2 * MARGIN, text_width(shorten(title, 90), TITLE, bold=True) + 2 * MARGIN)
+    said = note or notes.summary(graph) or NOTE + (f"; {plural(hidden, 'block')} of fewer accesses not drawn" if hidden else "")
+    rows = wrap(said, max(NOTE_WIDTH, int((frame.width - 2 * MARGIN) / (0.58 * SMALL))))[:2]
+    width = max(frame.width, *(text_width(row, SMALL) + 2 * MARGIN for row in rows), text_width(shorten(title, 90), TITLE, bold=True) + 2 * MARGIN)
     root = canvas(width, frame.height)
     root.append(words(MARGIN, 26, shorten(title, 90), TITLE, bold=True))
-    root.append(words(MARGIN, 41, shorten(said, 170), SMALL, "muted"))
+    root.extend(words(MARGIN, 41 + 12 * k, row, SMALL, "muted") for k, row in enumerate(rows))
     root.extend(_bands(graph, notes, kernels, columns, frame))
     root.extend(_headers(graph, notes, columns, frame))
     for lane in lanes:
@@ -129,7 +131,8 @@ def _headers(graph: Graph, notes: Notes, columns: list[Column], frame: _Frame) -
         group = element("g", id=f"{clean(column.node)}/head", class_="fk-op", data_op=clean(column.node))
         group.append(element("title", prose(notes.tip(*_facts(graph, column), about=column.ops))))
         color = {"added": "added", "changed": "changed"}.get(notes.mark(column.node), "ink")
-        group.append(words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, middle=True))
+        if column.node != column.segment:  # a whole segment: its band says so
+            group.append(words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, middle=True))
         if column.line:
             group.append(words(left + width / 2, TOP + 40, column.line, TINY, "muted", middle=True))
         yield group

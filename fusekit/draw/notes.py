@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fusekit.draw.words import argument_text, op_detail, plural, type_text
 from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
 from fusekit.ir import Graph, Op, Tensor, diff
+from fusekit.ir.text import print_call, print_layout
 from fusekit.why import Explanation
 
 REASONS = 12  # of one node in a tooltip
@@ -39,6 +40,12 @@ class Notes:
             return ""
         old = op_detail(self.before, op)
         return old if old != op_detail(graph, op) else ""
+
+    def call_before(self, op: NodeId) -> str:
+        """The call of a changed op as it was, operands and all."""
+        if self.before is None or self.marks.get(op) != "changed":
+            return ""
+        return f"was {print_call(self.before, op)}"
 
     def reasons(self, *nodes: NodeId) -> tuple[str, ...]:
         """Sentences about a node, or about several together, in the order in which they were said."""
@@ -97,6 +104,4 @@ def tensor_facts(graph: Graph, node: NodeId) -> tuple[str, ...]:
     if lives is None:
         return (first,)
     layout = lives.layout
-    from fusekit.ir.text import print_layout
-
     return first, f"in {graph.block_of(node)}, {print_layout(layout)}, {layout.nbytes:,} bytes, {lives.role}"

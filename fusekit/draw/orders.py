@@ -22,7 +22,9 @@ def shown_orders(graph: Graph, flow: Flow) -> tuple[list[Order], int]:
     for order in orders:
         tail, head = _ends(flow, order) or ("", "")
         after.setdefault(tail, set()).add(head)
-    kept = [o for o in orders if not _is_implied(after, *(_ends(flow, o) or ("", "")))]
+    direct = {(e.tail, e.head) for e in flow.edges}
+    plain = [o for o in orders if graph.op(o[0]).target == "fk.store" and o[2].kinds == ("RAW",) and _ends(flow, o) in direct]
+    kept = [o for o in orders if o not in plain and not _is_implied(after, *(_ends(flow, o) or ("", "")))]
     kept.sort(key=lambda o: (place[o[0]], place[o[1]]))
     return kept, len(graph.orderings()) - len(kept)
 

@@ -137,6 +137,7 @@ class Edge:
     head: str
     look: str = "data"
     headless: bool = False
+    weight: int = 1  # how much the layout pulls its ends into one line
     tip: str = ""
 
 
@@ -149,6 +150,7 @@ class Picture:
     parts: tuple[Part | Frame, ...]
     edges: tuple[Edge, ...]
     desc: str = ""
+    rows: tuple[tuple[str, ...], ...] = ()  # keys that stand side by side
 
     def walk(self) -> Iterator[Part | Frame]:
         """Frames before what is in them."""

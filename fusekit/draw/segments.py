@@ -9,11 +9,13 @@ from fusekit.draw.flow import Flow
 from fusekit.draw.notes import Notes
 from fusekit.draw.orders import hazards, shown_orders
 from fusekit.draw.parts import Cut, Edge, Frame, Part, Picture, Record, Tab
+from fusekit.draw.program import input_capsules, last_row
 from fusekit.draw.traffic import traffic_text
 from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
 from fusekit.ids import NodeId
 from fusekit.index import Form, print_form
 from fusekit.ir import Graph
+from fusekit.memory.inverse import Kind, locate
 
 if TYPE_CHECKING:
     from fusekit.lower.kernel import Kernel
@@ -25,20 +27,32 @@ RACES = 8  # rows of a record
 
 def segments_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> Picture:
     """Every op a card in the frame of its segment."""
-    flow = Flow(graph, notes).walk()
+    flow = _without_idle(graph, Flow(graph, notes).walk())
+    capsules, spines, taken = input_capsules(graph, flow, notes)
     cuts, edges = _cuts(graph, flow, notes)
     orders, _ = shown_orders(graph, flow)
     between = [o for o in orders if set(graph.segments_of(o[0])).isdisjoint(graph.segments_of(o[1]))]
     nodes, order_edges = hazards(graph, flow, notes, between)
     frames = [_frame(graph, flow, notes, kernels, s, k) for k, s in enumerate(graph.segments())]
-    loose: list[Part] = [part for key, part in flow.parts.items() if flow.home[key] is None]
+    loose: list[Part] = [part for key, part in flow.parts.items() if flow.home[key] is None and key not in taken]
     records = list(_records(graph, kernels))
     said = note or notes.summary(graph) or segments_note(graph)
     last = [key for key, part in flow.parts.items() if part.node in graph.outputs()] or list(flow.parts)[-1:]
     ties = [Edge(key, record.key, "hidden") for record in records[:1] for key in last]
     ties += [Edge(a.key, b.key, "hidden") for a, b in zip(records, records[1:], strict=False)]
     desc = f"{title}. {said}. " + " ".join(_sentence(graph, kernels, s) for s in graph.segments())
-    return Picture(title, said, (*loose, *frames, *cuts, *nodes, *records), (*edges, *order_edges, *ties), desc)
+    parts = (*capsules, *loose, *frames, *cuts, *nodes, *records)
+    return Picture(title, said, parts, (*spines, *edges, *order_edges, *ties), desc, last_row(graph, flow))
+
+
+def _without_idle(graph: Graph, flow: Flow) -> Flow:
+    """Less the inputs that nothing reads under their own name, where another tensor of their block is drawn."""
+    busy = {key for edge in flow.edges for key in (edge.tail, edge.head)}
+    blocks = {graph.block_of(t) for t in graph.inputs() if t in busy}
+    for tensor in graph.inputs():
+        if tensor not in busy and graph.block_of(tensor) in blocks:
+            del flow.parts[tensor]
+    return flow
 
 
 def segments_note(graph: Graph) -> str:
@@ -83,7 +97,7 @@ def _sentence(graph: Graph, kernels: Kernels, segment: NodeId) -> str:
 
 def _frame(graph: Graph, flow: Flow, notes: Notes, kernels: Kernels, segment: NodeId, parity: int) -> Frame:
     inside = [part for key, part in flow.parts.items() if flow.home[key] == segment]
-    early = _before_loop(kernels[segment]) if segment in kernels else frozenset[NodeId]()
+    early = _before_loop(graph, segment, kernels[segment]) if segment in kernels else frozenset[NodeId]()
     first = tuple(part for part in inside if part.node in early)
     rest = tuple(part for part in inside if part.node not in early)
     parts: tuple[Part | Frame, ...] = rest
@@ -98,13 +112,18 @@ def _frame(graph: Graph, flow: Flow, notes: Notes, kernels: Kernels, segment: No
     )  # fmt: skip
 
 
-def _before_loop(kernel: Kernel) -> frozenset[NodeId]:
-    """Ops that the kernel computes in front of its loops and nowhere else."""
+def _before_loop(graph: Graph, segment: NodeId, kernel: Kernel) -> frozenset[NodeId]:
+    """Ops that the kernel computes in front of its loops and nowhere else, and the windows that only these look through."""
     outside: set[NodeId] = set()
     inside: set[NodeId] = set()
     for statement in kernel.program.body:
         (inside if _has_loop(statement) else outside).update(_ops(statement))
-    return frozenset(outside - inside) if inside else frozenset()
+    early = outside - inside if inside else set[NodeId]()
+    for op in reversed(graph.members(segment)):  # a window has no statement of its own
+        users = {user for t in graph.results(op) for user in graph.users(t)}
+        if graph.op(op).target == "fk.window" and op not in inside and users and users <= early:
+            early.add(op)
+    return frozenset(early)
 
 
 def _has_loop(statement: object) -> bool:
@@ -182,10 +201,15 @@ def _race_row(graph: Graph, race: object) -> tuple[str, str]:
 
 
 def _access_text(graph: Graph, access: Access) -> str:
-    """``a[1024*i0 + i1]``: elements of the block, whose first tensor gives the name."""
+    """``a[i0, i1]``: the block's first tensor gives the name and the dimensions."""
     block = NodeId(str(access.block))
-    name = next((graph.tensor(t).name or t[1:] for t in graph.tensors() if graph.block_of(t) == block), letter_of(graph, block))
+    base = next((t for t in (*graph.inputs(), *graph.tensors()) if graph.block_of(t) == block), None)
+    name = letter_of(graph, block) if base is None else graph.tensor(base).name or base[1:]
     if access.address is None:
         return f"{name}[by data]"
     form: Form = access.address
+    if base is not None and graph.layout(base).dtype.width == access.width:
+        found = locate(form, graph.layout(base))
+        if found.kind is Kind.INSIDE:
+            return f"{name}[{', '.join(map(print_form, found.index))}]"
     return f"{name}[{print_form(form.exact_quotient(access.width))}]" if form.is_divisible(access.width) else f"{name}[{print_form(form)} B]"

@@ -13,7 +13,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Ordering
 
 COLUMNS = 48  # ops that have columns of their own
-LANES = 30
+LANES = 24
 PARTS = 7  # of a block that are told apart
 OVERWRITES = ("copy_", "fill_", "zero_", "fk.store")
 
@@ -109,7 +109,7 @@ def lanes_of(graph: Graph, columns: list[Column]) -> tuple[list[Lane], int]:
                 new = _touch(graph, number, tensor, mode)
                 touches[number] = _join(touches[number], new) if number in touches else new
     ordered = {graph.block_of(t) for a, b, _ in graph.orderings() for op in (a, b) for t in graph.operands(op)}
-    ranked = sorted(found, key=lambda b: (b not in ordered, graph.block(b).kind == "fresh", -len(found[b])))
+    ranked = sorted(found, key=lambda b: (b not in ordered, len(found[b]) < 2, graph.block(b).kind != "argument", -len(found[b])))
     kept = set(ranked[:LANES])
     lanes = [_lane(graph, block, tuple(found[block].values())) for block in graph.blocks() if block in kept]
     return lanes, len(found) - len(lanes)
@@ -149,7 +149,14 @@ def _part_name(graph: Graph, block: NodeId, part: tuple[int, int], count: int) -
     if count == 1:
         return next((place_text(graph, t) for t in graph.tensors() if graph.block_of(t) == block), "")
     low, high = part
+    around = [t for t in graph.inputs() if graph.block_of(t) == block and _holds(graph.layout(t).extent, part)]
+    if len(around) == 1 and count == 2:
+        return f"rest of {tensor_text(graph, around[0])}"
     return f"{bytes_text(high - low)} from {bytes_text(low)}" if low else f"first {bytes_text(high)}"
+
+
+def _holds(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 # ---- arrows -------------------------------------------------------------------------------------------------------

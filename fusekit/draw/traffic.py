@@ -11,11 +11,11 @@ from fusekit.memory.overlap import Overlap, overlap
 
 
 def traffic_text(graph: Graph, segment: NodeId, copied: int = 0) -> str:
-    """``12.0 MiB, least 8.0 MiB``; the least is left out where it is what is moved. ``copied``: bytes of snapshots."""
+    """``12.0 MiB``: each byte that the launch loads once, each that it stores once. ``copied``: bytes of snapshots,
+    which are read and written besides; then ``12.1 MiB, least 12.0 MiB``."""
     reads, writes = _accesses(graph, segment)
-    moved = sum(n for _, _, n in reads + writes) + 2 * copied
     least = _union(graph, reads) + _union(graph, writes)
-    return bytes_text(moved) + (f", least {bytes_text(least)}" if least < moved else "")
+    return bytes_text(least + 2 * copied) + (f", least {bytes_text(least)}" if copied else "")
 
 
 Access = tuple[NodeId | None, Layout, int]  # block, layout, bytes touched
@@ -30,8 +30,7 @@ def _accesses(graph: Graph, segment: NodeId) -> tuple[list[Access], list[Access]
     for op in members:
         operands, target = graph.operands(op), graph.op(op).target
         if target == "fk.load":
-            layout = graph.layout(operands[0])
-            reads[op] = graph.block_of(operands[0]), layout, min(touched(layout), _read(graph, op))
+            reads[op] = _whole(graph, operands[0])
         elif target == "fk.store":
             writes[op] = _whole(graph, operands[1])
         elif graph.segment(segment).scheduler == "extern":
@@ -50,16 +49,6 @@ def _whole(graph: Graph, place: NodeId) -> Access:
 def touched(layout: Layout) -> int:
     """Bytes at different addresses: a dimension of stride 0 counts once."""
     return prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s or not n) * layout.dtype.width
-
-
-def _read(graph: Graph, load: NodeId) -> int:
-    """Bytes of a load that are asked for: all, unless only windows look at it."""
-    value = graph.results(load)[0]
-    users = graph.users(value)
-    if not users or any(graph.op(user).target != "fk.window" for user in users):
-        return graph.layout(graph.operands(load)[0]).nbytes
-    shapes = [graph.tensor(graph.results(user)[0]).shape for user in users]
-    return sum(prod(shape) for shape in shapes) * graph.tensor(value).dtype.width
 
 
 def _union(graph: Graph, accesses: list[Access]) -> int:

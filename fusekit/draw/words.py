@@ -79,15 +79,16 @@ def base_name(op: Op) -> str:
     if op.target in OURS:
         return OURS[op.target]
     parts = op.target.split(".")
-    return parts[1] if len(parts) > 1 else op.target
+    name = parts[1] if len(parts) > 1 else op.target
+    return name.lstrip("_") or name
 
 
 def op_title(graph: Graph, node: NodeId) -> str:
     """The name of an op with the numbers it takes: ``mul 0.5``, ``to f32``, ``fill 0``."""
     op = graph.op(node)
     name = base_name(op)
-    if op.target in ("fk.cast", "fk.bits"):
-        return f"{name} {graph.tensor(graph.results(node)[0]).dtype}"
+    if op.target in ("fk.cast", "fk.bits", "aten._to_copy.default"):
+        return f"{name.removesuffix('_copy')} {graph.tensor(graph.results(node)[0]).dtype}"
     if op.target == "fk.fill":
         return f"{name} {argument_text(op.kwarg('value'))}"
     if op.target.startswith("fk."):
@@ -112,7 +113,7 @@ def op_kind(graph: Graph, node: NodeId) -> str:
         return "in-place"
     if is_view(graph, node):
         return "view"
-    if base_name(op).lstrip("_") in REDUCTIONS and not _keeps_shape(graph, node):
+    if base_name(op) in REDUCTIONS and not _keeps_shape(graph, node):
         return "reduction"
     return "pointwise" if _is_broadcast(graph, node) else "library"
 

@@ -55,7 +55,7 @@ class Form:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Forms nest and are keys of every cache below: a hash that starts anew at the leaves would cost most of the time.
+        # Forms nest and are keys of every cache below: hashing from the leaves up each time would cost the most.
         object.__setattr__(self, "_hash", hash((self.terms, self.const)))
 
     def __hash__(self) -> int:
@@ -208,16 +208,16 @@ def _atom_bounds(atom: Atom) -> tuple[int, int]:
     low, high = atom.of.bounds
     if isinstance(atom, Div):
         return low // atom.by, high // atom.by
-    return (low, high) if 0 <= low and high < atom.by else (0, atom.by - 1)
+    return (low, high) if low >= 0 and high < atom.by else (0, atom.by - 1)
 
 
 def _is_within(form: Form, k: int) -> bool:
     low, high = form.bounds
-    return 0 <= low and high < k
+    return low >= 0 and high < k
 
 
 def _low_part(form: Form, k: int) -> tuple[int, Form, Form] | None:
-    """(g, low, high) with form == high * g + low and 0 <= low < g, where g > 1 divides k and is as large as possible."""
+    """(g, low, high) with form == high * g + low and 0 <= low < g, where g > 1 divides k and is as large as it can."""
     candidates = {gcd(k, c) for _, c in form.terms} | {gcd(k, form.const) if form.const else 1}
     for g in sorted(candidates, reverse=True):
         if g == 1:

@@ -13,7 +13,7 @@ EdgeId = tuple[NodeId, NodeId, object]
 
 @dataclass(frozen=True)
 class GraphDiff:
-    """Nodes and edges by id. ``changed``: same id, another payload, or (a tensor) another home, or (an op) other operands."""
+    """Nodes and edges by id. ``changed``: another payload, another home of a tensor, or other operands of an op."""
 
     added: tuple[NodeId, ...]
     removed: tuple[NodeId, ...]

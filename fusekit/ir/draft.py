@@ -1,4 +1,4 @@
-"""The only writer of graphs. A pass edits a draft, gives a reason for each edit, and finishes into a new frozen graph."""
+"""The only writer of graphs: a pass edits a draft with a reason for each edit, and finishes into a frozen graph."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Draft:
 
     @staticmethod
     def rewrite(graph: Graph, by: str) -> Draft:
-        """An empty draft for a pass that writes the program anew: the ids of ``graph`` are kept for who asks for them."""
+        """An empty draft for a pass that writes a program anew; only who asks for an id of ``graph`` gets it."""
         draft = Draft(Graph(graph.name, nx.MultiDiGraph()), by)
         draft._reserved = frozenset(graph)
         return draft
@@ -175,16 +175,18 @@ class Draft:
         graph = Graph(self._name, self._ordered())
         for invariant in invariants:
             if problem := next(iter(invariant.check(graph)), None):
-                raise InvalidGraph(f"{self.by} broke {invariant.name}: {problem[1]}", problem[0], "this is a bug of the pass")
+                what = f"{self.by} broke {invariant.name}: {problem[1]}"
+                raise InvalidGraph(what, problem[0], "this is a bug of the pass")
         return PassResult(graph, tuple(self._said))
 
     def _ordered(self) -> nx.MultiDiGraph:
-        """The holder with nodes in one fixed order: blocks, tensors by first mention, ops in program order, segments."""
+        """The holder in one fixed order: blocks, tensors by first mention, ops in program order, segments."""
         holder, data = nx.MultiDiGraph(), self._nx.nodes(data="data")
         tensors: dict[NodeId, None] = {}
         for op in self._ops:
-            uses = sorted((d["data"].operand, t) for t, _, d in self._nx.in_edges(op, data=True) if isinstance(d["data"], Use))
-            defs = sorted((d["data"].result, t) for _, t, d in self._nx.out_edges(op, data=True) if isinstance(d["data"], Def))
+            ins, outs = self._nx.in_edges(op, data="data"), self._nx.out_edges(op, data="data")
+            uses = sorted((d.operand, t) for t, _, d in ins if isinstance(d, Use))
+            defs = sorted((d.result, t) for _, t, d in outs if isinstance(d, Def))
             tensors.update(dict.fromkeys(t for _, t in uses))
             tensors.update(dict.fromkeys(t for _, t in defs))
         rest = [n for n in self._nx if kind_of(n) == TENSOR and n not in tensors]

@@ -1,4 +1,4 @@
-"""The one holder of a program: a frozen multigraph of tensors, ops, blocks and segments, read through typed questions."""
+"""The one holder of a program: a frozen multigraph of tensors, ops, blocks and segments, and typed questions to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Graph:
         """``holder`` is taken over; its nodes stand in program order. Passes use ``Draft.finish``."""
         self.name = name
         self._nx = nx.freeze(holder)
-        self._data: dict[NodeId, Node] = {node: data for node, data in holder.nodes(data="data")}
+        self._data: dict[NodeId, Node] = dict(holder.nodes(data="data"))
         self._by_kind: dict[str, tuple[NodeId, ...]] = {}
         for sigil in (TENSOR, OP, BLOCK, SEGMENT):
             self._by_kind[sigil] = tuple(node for node in self._data if kind_of(node) == sigil)
@@ -227,7 +227,7 @@ class Graph:
         return Draft(self, by)
 
     def __eq__(self, other: object) -> bool:
-        """The same facts: the same text but for the users' lines. (Payloads alone would not do: NaN is not NaN, 1 is True.)"""
+        """The same text but for the users' lines: comparing payloads would not do, since NaN is not NaN and 1 is True."""
         if not isinstance(other, Graph):
             return NotImplemented
         from fusekit.ir.text import print_graph
@@ -238,8 +238,8 @@ class Graph:
         return hash((self.name, self.ops()))
 
     def __repr__(self) -> str:
-        parts = ((self.ops(), "ops"), (self.tensors(), "tensors"), (self.blocks(), "blocks"), (self.segments(), "segments"))
-        return f"<graph {self.name}: {', '.join(f'{len(nodes)} {word}' for nodes, word in parts)}>"
+        words = ((OP, "ops"), (TENSOR, "tensors"), (BLOCK, "blocks"), (SEGMENT, "segments"))
+        return f"<graph {self.name}: {', '.join(f'{len(self._by_kind[k])} {word}' for k, word in words)}>"
 
 
 def empty_graph(name: str) -> Graph:

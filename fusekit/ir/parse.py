@@ -19,7 +19,8 @@ from fusekit.ir.payloads import Block, Boundary, Guard, Number, Op, Operand, Ord
 _TOKEN = re.compile(
     r"\s*(?:(?P<tensor>%[\w.]+)|<n(?P<number>\d+) (?P<example>[^>]+)>|`(?P<symbol>[^`]*)`|\{(?P<form>[^}]*)\}"
     r"|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|float\('(?P<special>[^']+)'\)"
-    r"|complex\((?P<real>[^,]+), (?P<imag>[^)]+)\)|(?P<plain>-?\d[\d.]*(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*)|(?P<mark>[\[\],=()]))"
+    r"|complex\((?P<real>[^,]+), (?P<imag>[^)]+)\)|(?P<plain>-?\d[\d.]*(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*)"
+    r"|(?P<mark>[\[\],=()]))"
 )
 _LAYOUT = re.compile(r"\(([\d,]*)\):(b?)\(([-\d,]*)\)\+(\{[^}]*\}|-?\d+)")
 _PLAIN = {"True": True, "False": False, "None": None}

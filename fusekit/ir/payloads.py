@@ -130,7 +130,7 @@ class Lives:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """op -> op: the second must come after. ``kinds`` is a subset of RAW, WAR, WAW; ``where`` says on which elements."""
+    """op -> op: the second must come after. ``kinds``: some of RAW, WAR, WAW; ``where``: on which elements."""
 
     kinds: tuple[str, ...]
     where: str = ""

@@ -141,7 +141,7 @@ class _Builder:
         return Root(store, block, region, guards, cases, depth, last)
 
     def _sink(self, placed: Placed, address: Form, value: Item) -> tuple[int, tuple[Guard, ...]]:
-        """A store that only one iteration of the inner loops does, and that does not hang on them, follows these loops."""
+        """(loops around the store, guards): one that hangs on no inner loop follows these instead of being in them."""
         guards, depth = placed.guards, len(self.loops.order)
         while depth:
             var = self.loops.order[depth - 1]

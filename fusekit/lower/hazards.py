@@ -16,7 +16,7 @@ from fusekit.ir import Guard
 from fusekit.lower.build import Nest, Root
 from fusekit.lower.nest import Item
 from fusekit.lower.program import Load, Snapshot
-from fusekit.memory.races import Access, Race, Unless, race, remedies
+from fusekit.memory import Access, Race, Unless, race, remedies
 
 Order = Literal["any", "forward", "backward"]
 

@@ -15,7 +15,7 @@ from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
 from fusekit.lower.program import Param, Program
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.scalars import scalar_of
-from fusekit.memory.races import Race
+from fusekit.memory import Race
 from fusekit.ops import REGISTER
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.

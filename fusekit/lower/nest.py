@@ -8,7 +8,7 @@ which of them matter where is asked of ``contexts``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from fusekit.dtypes import DType
@@ -210,7 +210,11 @@ class Puller:
             memory = self.names.memory(block)
             statement = Load(name, memory, address, dtype, None, (node,))
             self._loaded[known] = self._add(Item(statement, (), address.free, block, layout.extent))
-        return self._loaded[known]
+            return self._loaded[known]
+        item = self.items[self._loaded[known]]  # two tensors at one address: the load may reach what either covers
+        first, last = min(item.extent[0], layout.extent[0]), max(item.extent[1], layout.extent[1])
+        self.items[item.name] = replace(item, extent=(first, last))
+        return item.name
 
     def _number(self, value: object, dtype: DType) -> Expr:
         if isinstance(value, Number):

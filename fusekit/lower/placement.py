@@ -12,7 +12,7 @@ from math import prod
 from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Guard, Layout
-from fusekit.memory.inverse import Kind, locate, nested
+from fusekit.memory import Kind, locate, nested
 
 ZERO = Form()
 

@@ -87,8 +87,9 @@ class _Printer:
         if self.parallel:
             out.append("from numba import prange")
         out.append("")
-        if self.helpers:
-            out.append(_from("fusekit.ops.scalar", self.helpers))
+        homes = {name: functions()[name].__module__ for name in self.helpers}
+        for home in sorted(set(homes.values())):
+            out.append(_from(home, (name for name in homes if homes[name] == home)))
         if self.memory:
             out.append(_from("fusekit.run.intrinsics", self.memory))
         return out
@@ -221,7 +222,8 @@ def _cases(cases: Cases) -> str:
 
 
 def _from(module: str, names: Iterable[str]) -> str:
-    line = f"from {module} import {', '.join(sorted(names))}"
+    names = sorted(names)
+    line = f"from {module} import {', '.join(names)}"
     if len(line) <= WIDTH:
         return line
-    return f"from {module} import (\n" + "".join(f"    {name},\n" for name in sorted(names)) + ")"
+    return f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"

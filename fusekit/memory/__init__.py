@@ -3,6 +3,7 @@
 Everything is in bytes of a block. A layout's offset may hang on parameters; what is said then holds for all of them.
 """
 
+from fusekit.memory.access import Access, Race, Unless, Verdict
 from fusekit.memory.blocks import join
 from fusekit.memory.checks import (
     Status,
@@ -17,7 +18,7 @@ from fusekit.memory.checks import (
 from fusekit.memory.describe import describe
 from fusekit.memory.hull import hull
 from fusekit.memory.overlap import Overlap, has_internal_overlap, meets, overlap, shared_bytes
-from fusekit.memory.races import Access, Race, Remedies, Unless, Verdict, race, remedies
+from fusekit.memory.races import Remedies, race, remedies
 from fusekit.memory.relation import Kind, Relation, locate, nested, relate
 
 __all__ = [

@@ -30,16 +30,49 @@ READ_AND_WRITTEN = (
 )
 
 RESHAPING = frozenset(
-    "as_strided_ resize_ resize_as_ set_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
+    {
+        "as_strided_",
+        "resize_",
+        "resize_as_",
+        "set_",
+        "squeeze_",
+        "swapaxes_",
+        "swapdims_",
+        "t_",
+        "transpose_",
+        "unsqueeze_",
+    }
 )
 """Ops that change a tensor's layout, not its elements."""
 
-UNCHECKED = RESHAPING | frozenset("_index_put_impl_ detach_ fill_ index_put_ rename_ zero_".split())
+UNCHECKED = RESHAPING | frozenset(
+    {
+        "_index_put_impl_",
+        "detach_",
+        "fill_",
+        "index_put_",
+        "rename_",
+        "zero_",
+    }
+)
 """Ops that write through stride-0 dimensions, and over their operands, without complaint."""
 
 NEVER_OVERLAPPING = frozenset(
-    "cat gather index_add_ index_copy_ index_fill_ index_reduce_ index_select masked_scatter_ put_ scatter_ "
-    "scatter_add_ scatter_reduce_ take".split()
+    {
+        "cat",
+        "gather",
+        "index_add_",
+        "index_copy_",
+        "index_fill_",
+        "index_reduce_",
+        "index_select",
+        "masked_scatter_",
+        "put_",
+        "scatter_",
+        "scatter_add_",
+        "scatter_reduce_",
+        "take",
+    }
 )
 """Ops that refuse even an operand that is the very same memory (``assert_no_overlap``)."""
 
@@ -83,8 +116,10 @@ def _element_strides(layout: Layout) -> tuple[int, ...]:
 
 
 def write_error(name: str, target: Layout, *, scalar: bool = False) -> str | None:
-    """Rule 12: a write through stride 0. ``name`` is the op without namespace and overload, ``scalar`` says that what
-    is written is a number (``masked_fill_`` then lets it pass)."""
+    """Rule 12: a write through stride 0. ``name`` is the op without namespace and overload.
+
+    ``scalar`` says that what is written is a number (``masked_fill_`` then lets it pass).
+    """
     if name in UNCHECKED or (scalar and name == "masked_fill_"):
         return None
     return WRITTEN_TWICE if is_expanded(target) else None
@@ -93,8 +128,10 @@ def write_error(name: str, target: Layout, *, scalar: bool = False) -> str | Non
 def operand_error(
     name: str, target: Layout, operand: Layout, *, same_object: bool = False, same_storage: bool = True
 ) -> str | None:
-    """Rules 13 to 15: an operand that shares memory with the written tensor, both dense; the same map is allowed, except
-    by ops that read elsewhere than they write."""
+    """Rules 13 to 15: an operand that shares memory with the written tensor, both dense.
+
+    The very same map is allowed, except by ops that read elsewhere than they write.
+    """
     if name in UNCHECKED:
         return None
     status = Status.FULL if same_object else overlap_status(target, operand, same_storage=same_storage)
@@ -113,9 +150,7 @@ def memory_error(
     return next((error for error in found if error), None)
 
 
-def as_strided_error(
-    shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int, room: int
-) -> str | None:
+def as_strided_error(shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int, room: int) -> str | None:
     """What ``as_strided`` says; strides and offset are in elements as the user gives them, ``room`` in bytes."""
     if any(s < 0 for s in strides):
         return f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"
@@ -126,7 +161,7 @@ def as_strided_error(
         return f"Tensor: invalid storage offset {offset}"
     if needed > room:
         return (
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {itemsize} "
-            f"requiring a storage size of {needed} are out of bounds for storage of size {room}"
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
+            f"{itemsize} requiring a storage size of {needed} are out of bounds for storage of size {room}"
         )
     return None

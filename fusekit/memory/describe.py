@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fusekit.index import Form, loop_vars, print_form
-from fusekit.index.form import Var
+from fusekit.index import Form, Var, loop_vars, print_form
 from fusekit.ir import Layout
 from fusekit.memory.inverse import Kind, Relation
 from fusekit.memory.overlap import Overlap, overlap, shared_bytes
@@ -11,8 +10,10 @@ from fusekit.memory.relation import relate
 
 
 def describe(layout: Layout, region: Layout) -> str:
-    """What ``layout`` is of ``region``: "same elements", "row 3", "columns 1::2", "transpose", "shift by 4 (12 of 16
-    elements)". Ranges name their first and last: "rows 2 to 8"."""
+    """What ``layout`` is of ``region``: "same elements", "row 3", "columns 1::2", "transpose", "shift by 4 (...)".
+
+    Ranges name their first and last: "rows 2 to 8". Layouts that meet in no simple way are counted.
+    """
     found = relate(layout, region)
     if found.kind is Kind.DISJOINT:
         return "no common element"
@@ -40,7 +41,7 @@ def _counted(layout: Layout, region: Layout) -> str:
 
 
 def _count(layout: Layout, region: Layout) -> str:
-    """"12 of 16 elements" of the region, in bytes where elements do not match."""
+    """Like "12 of 16 elements" of the region, in bytes where elements do not match."""
     shared = shared_bytes(layout, region)
     if shared is None:
         return ""
@@ -51,7 +52,7 @@ def _count(layout: Layout, region: Layout) -> str:
 
 
 def _shift(layout: Layout, region: Layout, found: Relation) -> str:
-    """"4" or "(1, -2)" where every digit is its own loop variable plus a constant, "4 elements" across rows."""
+    """Like "4" or "(1, -2)" where every digit is its own loop variable plus a constant, "4 elements" across rows."""
     if layout.shape != region.shape or layout.strides != region.strides or found.kind is not Kind.PARTIAL:
         return ""
     moves = [digit - own for digit, own in zip(found.index, loop_vars(layout.shape), strict=True)]
@@ -98,11 +99,11 @@ def _element(index: tuple[Form, ...]) -> str:
 
 
 def _slices(digits: list[Form], own: list[Form]) -> bool | None:
-    """Does every digit move with at most one loop variable of its own? True in the order of the loops, False in another."""
-    seen = []
+    """Has every digit at most one loop variable, its own? True in the order of the loops, False in another."""
+    seen: list[Var] = []
     for digit in digits:
-        variables = [atom for atom, _ in digit.terms if not isinstance(atom, Var) or atom.name.startswith("i")]
-        if len(variables) > 1 or any(not isinstance(v, Var) for v in variables):
+        variables = [v for v in digit.free if v.name.startswith("i")]
+        if len(variables) > 1 or any(not isinstance(atom, Var) for atom, _ in digit.terms):
             return None
         seen += variables
     if len(set(seen)) < len(seen):
@@ -140,12 +141,13 @@ def _part(digit: Form, n: int) -> tuple[str, str]:
         return "all", ":"
     if step == 1:
         return "range", f"{first} to {last}"
-    stop = "" if step > 0 and last + step >= n or step < 0 and last + step < 0 else str(last + (1 if step > 0 else -1))
+    ends = not 0 <= last + step < n
+    stop = "" if ends else str(last + (1 if step > 0 else -1))
     return "steps", f"{first or ('' if step > 0 else '0')}:{stop}:{step}"
 
 
 def _named(words: list[tuple[str, str]], shape: tuple[int, ...]) -> str:
-    """"row 3", "columns 1::2", "elements 2 to 8" where one dimension is cut, else "[2:5, 1]"."""
+    """Like "row 3", "columns 1::2", "elements 2 to 8" where one dimension is cut, else "[2:5, 1]"."""
     cut = [k for k, (kind, _) in enumerate(words) if kind != "all"]
     if not cut:
         return "same elements"

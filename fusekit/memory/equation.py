@@ -31,11 +31,11 @@ def merge(terms: Iterable[Term]) -> list[Term]:
 
 
 def has_solution(terms: Iterable[Term], target: int, budget: int) -> bool | None:
-    """Is there ``sum(c * z) == target`` with ``0 <= z <= n`` for every (c, n)? None: ``budget`` candidates were not enough.
+    """Is there ``sum(c * z) == target`` with ``0 <= z <= n`` for every (c, n)?
 
-    Coefficients may be negative (``z -> n - z`` turns one round) or 0.
+    None: ``budget`` candidates were not enough. Coefficients may be negative (``z -> n - z`` turns one round) or 0.
     """
-    positive = []
+    positive: list[Term] = []
     for c, n in terms:
         if c < 0:
             target -= c * n

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from math import gcd
 
 from fusekit.index import Form
 from fusekit.index.form import ZERO, Atom
@@ -90,8 +91,10 @@ def locate(address: Form, region: Layout) -> Relation:
 
 def digits(offset: Form, axes: Sequence[Axis]) -> Relation:
     """The digits of ``offset`` on nested axes of falling stride."""
-    gaps = _gaps(offset, axes)
-    return (gaps and _align(offset, axes, gaps)) or _align(offset, axes, ()) or _mixed_radix(offset, axes)
+    for gaps in dict.fromkeys((_gaps(offset, axes), ())):
+        if found := _align(offset, axes, gaps):
+            return found
+    return _mixed_radix(offset, axes)
 
 
 def _gaps(offset: Form, axes: Sequence[Axis]) -> tuple[int, ...]:
@@ -103,7 +106,7 @@ def _gaps(offset: Form, axes: Sequence[Axis]) -> tuple[int, ...]:
 
 
 def _relation(found: Sequence[Form], conditions: Sequence[tuple[Form, int]]) -> Relation:
-    guards = []
+    guards: list[Guard] = []
     for form, n in conditions:
         low, high = form.bounds
         if high < 0 or low >= n:
@@ -114,10 +117,16 @@ def _relation(found: Sequence[Form], conditions: Sequence[tuple[Form, int]]) -> 
 
 
 def _mixed_radix(offset: Form, axes: Sequence[Axis]) -> Relation:
-    found, rest = [], offset
+    found: list[Form] = []
+    rest = offset
     for stride, _ in axes:
         found.append(rest // stride)
         rest = rest % stride
+    unit = gcd(*(c for _, c in rest.terms))
+    if unit and rest.is_divisible(unit):  # only 0 matters: a smaller form says the same
+        rest = rest.exact_quotient(unit)
+    elif unit:
+        return NEVER
     return _relation(found, [*((form, n) for form, (_, n) in zip(found, axes, strict=True)), (rest, 1)])
 
 

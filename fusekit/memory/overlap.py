@@ -11,8 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from math import gcd, prod
 
-from fusekit.index import Form
-from fusekit.index.form import Var
+from fusekit.index import Form, Var
 from fusekit.ir import Guard, Layout
 from fusekit.memory.equation import Term, has_solution, merge
 from fusekit.memory.inverse import Axis, Kind, are_nested, base, digits
@@ -62,7 +61,7 @@ def _reach(layout: Layout) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 16)
 def overlap(a: Layout, b: Layout, budget: int = BUDGET) -> Overlap:
-    """How the bytes of ``a`` lie to those of ``b``: CONTAINS when a has all of b and more, WITHIN the other way round."""
+    """The bytes of ``a`` against those of ``b``: CONTAINS when a has all of b and more, WITHIN the other way round."""
     met = meets(a, b, budget)
     if not met:
         return Overlap.UNKNOWN if met is None else Overlap.DISJOINT
@@ -132,10 +131,8 @@ def _byte_sets(a: Layout, b: Layout) -> tuple[_Bytes, _Bytes]:
     delta = base(b) - base(a)
     numbers = [a.dtype.width, b.dtype.width, delta.const, *(c for _, c in delta.terms)]
     unit = gcd(*numbers, *(s for x in (a, b) for _, s in x.axes()))
-    return tuple(
-        _Bytes(start, tuple((s, n + 1) for s, n in merge(_unit_terms(x, unit))[::-1]), unit)
-        for x, start in ((a, Form()), (b, delta.exact_quotient(unit)))
-    )
+    first, second = (tuple((s, n + 1) for s, n in merge(_unit_terms(x, unit))[::-1]) for x in (a, b))
+    return _Bytes(Form(), first, unit), _Bytes(delta.exact_quotient(unit), second, unit)
 
 
 def _unit_terms(layout: Layout, unit: int) -> list[Term]:

@@ -7,68 +7,17 @@ account, and every verdict holds for all values of the parameters.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import NamedTuple
 
-from fusekit.index import Form
-from fusekit.index.form import Atom, Div, Var
-from fusekit.ir import Guard
-from fusekit.memory.equation import has_solution
+from fusekit.index import Form, Var
+from fusekit.index.form import Atom
+from fusekit.memory.access import BACKWARD, BARRIER, FORWARD, SNAPSHOT, Access, Race, Verdict, is_parameter
+from fusekit.memory.equation import Term, has_solution
 from fusekit.memory.inverse import are_nested, shift
+from fusekit.memory.polyhedra import decide
 
-BUDGET = 200_000
-INNERMOST = 99
-BEFORE_LOOP, BEFORE_INNER = "read before the loop", "read before the inner loop"
-FORWARD, BACKWARD, SNAPSHOT, NONE_NEEDED = "loop order forward", "loop order backward", "snapshot", "none needed"
-PAIRING, LAST_BLOCK, BARRIER = "pairing of orbits", "store left to the last block", "block barrier"
-
-
-class Verdict(Enum):
-    """When a load and a store touch one byte; TOO_HARD counts as ACROSS."""
-
-    NEVER = "never"
-    SAME_ITERATION = "same iteration"
-    ACROSS = "across iterations"
-    TOO_HARD = "too hard"
-
-
-class Unless(NamedTuple):
-    """Not all of ``guards`` hold."""
-
-    guards: tuple[Guard, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One access of a kernel to real memory, under *all* of its guards ("or" means several accesses).
-
-    ``address``: the byte of ``block`` over the loop's variables, inner and reduction variables and parameters; None
-    where data decides it. ``extent``: the bytes of the whole layout, which a snapshot keeps. ``depth``: how many loops
-    are around it; a load in fewer than all of them runs before the loops inside it.
-    """
-
-    block: object
-    address: Form | None
-    width: int
-    extent: tuple[int, int]
-    guards: tuple[Guard | Unless, ...] = ()
-    depth: int = INNERMOST
-
-
-@dataclass(frozen=True, slots=True)
-class Race:
-    """``forward``: every conflict loads at an iteration before the store's, so loops that run upwards are right;
-    ``backward`` the other way round. ``remedy`` is empty until ``remedies`` chose one. ``untried`` names a better
-    remedy that is not built."""
-
-    load: Access
-    store: Access
-    verdict: Verdict
-    forward: bool = True
-    backward: bool = True
-    remedy: str = NONE_NEEDED
-    untried: str = ""
+BUDGET = 200_000  # operations of isl
 
 
 class Remedies(NamedTuple):
@@ -79,11 +28,6 @@ class Remedies(NamedTuple):
     snapshots: frozenset[Access]
 
 
-def is_parameter(var: Var) -> bool:
-    """Is it a number of the call (n0, n1, ...), the same in all iterations?"""
-    return var.name[:1] == "n" and var.name[1:].isdecimal()
-
-
 def race(load: Access, store: Access, loop: tuple[Var, ...], budget: int = BUDGET) -> Race | None:
     """How a load and a store of one launch meet; None where their byte ranges do not.
 
@@ -92,7 +36,7 @@ def race(load: Access, store: Access, loop: tuple[Var, ...], budget: int = BUDGE
     """
     if load.block != store.block or not _ranges_meet(load, store):
         return None
-    return _cheap(load, store, loop) or _decide(load, store, loop, budget)
+    return _cheap(load, store, loop) or decide(load, store, loop, _is_aligned(load, store), budget)
 
 
 def remedies(races: Iterable[Race], ordered: bool = True) -> Remedies:
@@ -174,7 +118,7 @@ def _moved(load: Access, store: Access, steps: list[tuple[Var, int]], delta: int
 def _may_meet(load: Access, store: Access) -> bool:
     """Is there a common byte if guards are ignored, and divisions take any value of their range?"""
     assert load.address is not None and store.address is not None
-    terms = []
+    terms: list[Term] = []
     target = store.address.const - load.address.const
     shared: dict[Atom, int] = {}
     for sign, form in ((1, load.address), (-1, store.address)):
@@ -191,7 +135,7 @@ def _may_meet(load: Access, store: Access) -> bool:
     return has_solution([*terms, (1, spare)], target + store.width - 1, 500) is not False
 
 
-def _unknown(atom: Atom, c: int, target: int) -> tuple[int, tuple[int, int]]:
+def _unknown(atom: Atom, c: int, target: int) -> tuple[int, Term]:
     low, high = Form.of(atom).bounds
     return target - c * low, (c, high - low)
 
@@ -199,17 +143,15 @@ def _unknown(atom: Atom, c: int, target: int) -> tuple[int, tuple[int, int]]:
 def _is_aligned(load: Access, store: Access) -> bool:
     """Is every distance a multiple of the one width?"""
     assert load.address is not None and store.address is not None
-    return load.width == store.width and (
-        load.address.is_divisible(load.width)
-        and store.address.is_divisible(load.width)
-        or (load.address - store.address).is_divisible(load.width)
-        and all(c % load.width == 0 for _, c in store.address.terms)
-    )
+    width = load.width
+    start = store.address.const - load.address.const
+    steps = [c for address in (load.address, store.address) for _, c in address.terms]
+    return width == store.width and not any(c % width for c in [start, *steps])
 
 
 def _steps(address: Form, loop: tuple[Var, ...], width: int) -> list[tuple[Var, int]] | None:
     """The step of each loop, in bytes, if they nest (distinct iterations, distinct elements); None otherwise."""
-    steps = []
+    steps: list[tuple[Var, int]] = []
     for var in loop:
         step = address.coefficient(var)
         if step is None:
@@ -219,96 +161,3 @@ def _steps(address: Form, loop: tuple[Var, ...], width: int) -> list[tuple[Var, 
         return None
     axes = sorted(((abs(s), var.extent) for var, s in steps if var.extent > 1), reverse=True)
     return steps if are_nested(axes, width) else None
-
-
-# ---- isl ------------------------------------------------------------------------------------------------------------
-
-
-def _decide(load: Access, store: Access, loop: tuple[Var, ...], budget: int) -> Race:
-    import islpy as isl
-
-    context = isl.Context()  # its own: the budget counts from zero, and threads stay apart
-    context.set_max_operations(budget)
-    try:
-        return _ask(isl, context, load, store, loop)
-    except isl.Error:
-        return Race(load, store, Verdict.TOO_HARD, False, False, "", _broadcast(load, loop))
-
-
-def _ask(isl, context, load: Access, store: Access, loop: tuple[Var, ...]) -> Race:  # noqa: ANN001
-    outer = loop[: min(load.depth, store.depth)]
-    single = _is_aligned(load, store)
-    reads, writes = (isl.Map(_map_text(x, outer, loop, single), context=context) for x in (load, store))
-    meet = reads.apply_range(writes.reverse())
-    if meet.is_empty():
-        return Race(load, store, Verdict.NEVER)
-    if min(store.depth, len(loop)) < min(load.depth, len(loop)):  # nobody says which of the two comes first
-        return Race(load, store, Verdict.ACROSS, False, False, "", _broadcast(load, loop))
-    crossing = meet.subtract(isl.Map.identity(meet.get_space()))
-    if crossing.is_empty():
-        if len(outer) == len(loop):
-            return Race(load, store, Verdict.SAME_ITERATION)
-        return Race(load, store, Verdict.ACROSS, remedy=BEFORE_INNER if outer else BEFORE_LOOP)
-    space = meet.get_space().domain()
-    forward = crossing.is_subset(isl.Map.lex_lt(space))
-    backward = not forward and crossing.is_subset(isl.Map.lex_gt(space))
-    untried = _broadcast(load, loop) or _better(isl, crossing, outer, not (forward or backward))
-    return Race(load, store, Verdict.ACROSS, forward, backward, "", untried)
-
-
-def _broadcast(load: Access, loop: tuple[Var, ...]) -> str:
-    """A load that some loop does not move reads few bytes many times: those bytes can be stored last."""
-    if load.address is None or all(var in load.address.free for var in loop if var.extent > 1):
-        return ""
-    return LAST_BLOCK
-
-
-def _better(isl, crossing, outer: tuple[Var, ...], both_ways: bool) -> str:  # noqa: ANN001
-    if both_ways and crossing.is_equal(crossing.reverse()):
-        return PAIRING
-    if len(outer) > 1:
-        first = isl.Map.universe(crossing.get_space()).equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
-        if crossing.is_subset(first):
-            return BARRIER
-    return ""
-
-
-def _map_text(access: Access, outer: tuple[Var, ...], loop: tuple[Var, ...], single: bool) -> str:
-    """Iterations of the outer loops -> bytes (``single``: first bytes of elements) in isl's notation."""
-    assert access.address is not None
-    free = set(access.address.free).union(*(form.free for form in _guard_forms(access)))
-    variables = list(dict.fromkeys([*loop, *sorted(free, key=lambda v: v.name)]))
-    parameters = [v.name for v in variables if is_parameter(v) and v not in loop]
-    inner = [v.name for v in variables if v not in outer and v.name not in parameters]
-    conditions = [f"0 <= {v.name} < {v.extent}" for v in variables] + [_guard_text(g) for g in access.guards]
-    address = _text(access.address)
-    if not single:
-        inner.append("p")
-        address += " + p"
-        conditions.append(f"0 <= p < {access.width}")
-    quantified = f"exists {', '.join(inner)} : " if inner else ""
-    names = ", ".join(v.name for v in outer)
-    body = " and ".join([*conditions, f"a = {address}"])
-    return f"[{', '.join(parameters)}] -> {{ [{names}] -> [a] : {quantified}{body} }}"
-
-
-def _guard_forms(access: Access) -> list[Form]:
-    return [g.form for guard in access.guards for g in (guard.guards if isinstance(guard, Unless) else (guard,))]
-
-
-def _guard_text(guard: Guard | Unless) -> str:
-    if isinstance(guard, Unless):
-        return f"not ({' and '.join(_guard_text(g) for g in guard.guards) or 'true'})"
-    return f"0 <= {_text(guard.form)} < {guard.extent}"
-
-
-def _text(form: Form) -> str:
-    parts = [str(form.const)] if form.const or not form.terms else []
-    for atom, c in form.terms:
-        if isinstance(atom, Var):
-            parts.append(f"{c}*{atom.name}")
-        elif isinstance(atom, Div):
-            parts.append(f"{c}*floor(({_text(atom.of)})/{atom.by})")
-        else:
-            parts.append(f"{c}*(({_text(atom.of)}) mod {atom.by})")
-    return " + ".join(parts)

@@ -32,14 +32,20 @@ def _derivative(function: str, *numbers: str, second: str = "self") -> Rule:
     return rule
 
 
+def _approximation(call: Call) -> str:
+    name = call.static("approximate")
+    if name not in ("none", "tanh"):
+        raise Refused(f"gelu approximated by {name}")
+    return str(name)
+
+
 def _gelu(call: Call) -> tuple[DType, str]:
     exact = "gelu" if call.promoted("self") in (F16, F64) else "gelu_f32"
-    return _of({"none": exact, "tanh": "gelu_tanh"}[str(call.static("approximate"))])(call)
+    return _of({"none": exact, "tanh": "gelu_tanh"}[_approximation(call)])(call)
 
 
 def _gelu_backward(call: Call) -> tuple[DType, str]:
-    names = {"none": "gelu_backward", "tanh": "gelu_tanh_backward"}
-    return _derivative(names[str(call.static("approximate"))])(call)
+    return _derivative({"none": "gelu_backward", "tanh": "gelu_tanh_backward"}[_approximation(call)])(call)
 
 
 def _elu_numbers(call: Call) -> None:

@@ -43,7 +43,7 @@ def unpack_bf16(bits):
 
 
 def pack_f16(x):
-    """The 16 bits of ``x``, a float32 that holds a float16. NaN becomes 0x7E00."""
+    """The 16 bits of ``x``, a float32 that holds a float16. NaN becomes 0x7E00 with its sign."""
     bits = np.float32(x).view(np.uint32)
     sign = np.uint32((bits >> np.uint32(16)) & np.uint32(0x8000))
     size = np.uint32(bits & np.uint32(0x7FFFFFFF))
@@ -104,12 +104,18 @@ def fma_f32(a, b, c):
     return np.float32(odd if inexact else total)
 
 
+def split_f64(x):
+    """The upper 26 bits of ``x``; the rest is the difference (Veltkamp)."""
+    big = np.float64(134217729.0) * x
+    return big - (big - x)
+
+
 def fma_f64(a, b, c):
-    """By Dekker's product and Knuth's sum: rounded twice at worst in its last bit."""
-    a_high = np.float64(134217729.0) * a
-    a_high = a_high - (a_high - a)
-    b_high = np.float64(134217729.0) * b
-    b_high = b_high - (b_high - b)
+    """By Dekker's product and Knuth's sum: its last bit is rounded twice at worst."""
+    shift = np.float64(2.0**-60) if abs(a) > np.float64(2.0**960) else np.float64(1)
+    shift = np.float64(2.0**60) if abs(b) > np.float64(2.0**960) else shift
+    a, b = a * shift, b / shift
+    a_high, b_high = split_f64(a), split_f64(b)
     a_low, b_low = a - a_high, b - b_high
     product = a * b
     product_error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -117,8 +123,10 @@ def fma_f64(a, b, c):
     part = total - product
     error = (product - (total - part)) + (c - part)
     exact = total + (error + product_error)
-    halved = np.float64(0.5) * a * b + np.float64(0.5) * c  # of the overflow of a product that the sum takes back
-    return exact if exact == exact else np.float64(2) * halved
+    if exact == exact or not (np.isfinite(a) and np.isfinite(b)):
+        return exact if exact == exact else total
+    # the product overflows, and the sum may take it back
+    return c if np.isinf(c) else np.float64(2) * (np.float64(0.5) * a * b + np.float64(0.5) * c)
 
 
 def reciprocal(x):

@@ -113,4 +113,4 @@ def plan(
         return Refusal(str(error))
     numbers = tuple(number for _, number in sorted(call.numbers.items()))
     once = result is F64 and ("fma(" in body or "lerp(" in body)  # our float64 fma rounds twice
-    return Scalar(result, call.operand_dtypes(), body, numbers, max(entry.ulps, once), entry.absolute)
+    return Scalar(result, call.operand_dtypes(), body, numbers, max(entry.ulps, int(once)), entry.absolute)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Draft, Graph, Invariant, Layout, Ordering, PassResult
 from fusekit.memory import Kind, describe, meets, relate
-from fusekit.passes.base import is_view
+from fusekit.passes.base import is_metadata, is_view
 from fusekit.why import Reason
 
 
@@ -43,12 +43,13 @@ class AliasGroups:
     def __call__(self, graph: Graph) -> PassResult:
         draft = graph.draft(self.name)
         _note_sharing(graph, draft)
-        written = {graph.block_of(graph.operands(op)[w]) for op in graph.ops() for w in graph.op(op).writes}
+        writers = [op for op in graph.ops() if not is_metadata(graph.op(op))]
+        written = {graph.block_of(graph.operands(op)[w]) for op in writers for w in graph.op(op).writes}
         blocks = {block: _Block() for block in written if block is not None}
         for op in graph.ops():
             if graph.op(op).target.startswith("fk."):
                 continue
-            if is_view(graph, op):
+            if is_view(graph, op) or is_metadata(graph.op(op)):
                 draft.note((op,), Reason.of("view-of"), graph.operands(op))
             else:
                 self._step(graph, draft, blocks, op)

@@ -29,6 +29,16 @@ def is_view(graph: Graph, op: NodeId) -> bool:
     return all(not graph.is_value(t) and graph.block_of(t) in homes for t in graph.results(op))
 
 
+_METADATA = frozenset(
+    {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_"}
+)
+
+
+def is_metadata(op: Op) -> bool:
+    """Does the op change a tensor object's layout, and no byte of memory?"""
+    return op.target.split(".")[1] in _METADATA
+
+
 def tensors_of(value: object, operands: Sequence[NodeId]) -> list[NodeId]:
     """The tensors that an argument of an op mentions, in order."""
     if isinstance(value, Operand):

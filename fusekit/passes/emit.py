@@ -60,7 +60,7 @@ class Emitter:
         return found
 
     def _root(self, tensor: NodeId) -> NodeId:
-        """The first node of the same Python object: in-place results are the operand itself, unless its layout changed."""
+        """The first node of the same Python object: an in-place result is its operand, unless the layout changed."""
         while self.graph.has_producer(tensor):
             op = self.graph.producer(tensor)
             same = dict(self.graph.op(op).same)
@@ -79,8 +79,9 @@ class Emitter:
             return found
         lives, block = self.graph.lives(tensor), self.graph.block_of(tensor)
         assert lives is not None and block is not None, tensor
-        id = tensor if tensor not in self.draft else f"{tensor}.mem"  # a value may have taken the name
-        node = self.draft.add_tensor(self.graph.tensor(tensor), id=id, block=block, layout=lives.layout, role=lives.role)
+        name = tensor if tensor not in self.draft else f"{tensor}.mem"  # a value may have taken it
+        payload = self.graph.tensor(tensor)
+        node = self.draft.add_tensor(payload, id=name, block=block, layout=lives.layout, role=lives.role)
         self._places.setdefault((block, lives.layout), node)
         self._named[tensor] = node
         self._view(tensor)
@@ -207,8 +208,8 @@ class Emitter:
             if results and results[0] not in self._wanted and results[0] not in self.draft:
                 wanted = results[0]
         tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=wanted)
-        id = v.of if v.kind == APPLY and v.of is not None and v.of not in self.draft else f"^{name}"
-        self.draft.add_op(op, operands, (tensor,), id=id)
+        keeps = v.kind == APPLY and v.of is not None and v.of not in self.draft
+        self.draft.add_op(op, operands, (tensor,), id=v.of if keeps else f"^{name}")
         return tensor
 
     # ---- order of accesses to real memory

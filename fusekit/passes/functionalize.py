@@ -15,29 +15,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fusekit import dtypes, ops
-from fusekit.dtypes import DType
 from fusekit.ids import NodeId
-from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Op, Operand, PassResult
+from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Operand, PassResult
 from fusekit.memory import meets, nested
 from fusekit.passes import cost
-from fusekit.passes.base import is_view, tensors_of
+from fusekit.passes.base import is_metadata, is_view, tensors_of
 from fusekit.passes.emit import Emitter
 from fusekit.passes.movement import RULES, Call, Write
-from fusekit.passes.values import LOAD, OVERLAY, Value, Values
+from fusekit.passes.values import LOAD, OVERLAY, WINDOW, Value, Values
 from fusekit.passes.versions import Memory
 from fusekit.why import Reason
 
 FUSABLE = frozenset(
-    {dtypes.BOOL, dtypes.U8, dtypes.I8, dtypes.I16, dtypes.I32, dtypes.I64, dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64}
+    (dtypes.BOOL, dtypes.U8, dtypes.I8, dtypes.I16, dtypes.I32, dtypes.I64)
+    + (dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64)
 )
 
 
 @dataclass(frozen=True)
 class Functionalize:
-    """The pass. ``strict``: an op that no kernel can hold is an error instead of a library call (checked by the caller).
-
-    ``opaque``: blocks whose ops run one by one on real memory (the generic plan).
-    """
+    """The pass. ``opaque``: blocks whose ops run one by one on real memory (the generic plan)."""
 
     name: ClassVar[str] = "functionalize"
     ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
@@ -78,7 +75,7 @@ class _Walk:
     def step(self, op: NodeId) -> None:
         """One op of the program."""
         self.values.current = op
-        if is_view(self.graph, op) or _is_metadata(self.graph.op(op)):
+        if is_view(self.graph, op) or is_metadata(self.graph.op(op)):
             self.emitter.draft.note((op,), Reason.of("only-views"))
             return
         call = Call(self.graph, op, self.graph.op(op), self.graph.operands(op), self.graph.results(op))
@@ -103,7 +100,8 @@ class _Walk:
             return Reason.of("library-call", because="its memory has had too many overlap patterns")
         name = call.op.target.split(".")[1]
         targets = [call.operands[w] for w in call.op.writes] or list(call.results)
-        if name not in ("fill_", "zero_") and not all(_is_writable(call.layout(t)) for t in targets):
+        is_one_value = name in ("fill_", "zero_")
+        if not all(_is_writable(call.layout(t), is_one_value) for t in targets):
             return Reason.of("flush-accident")
         if rule := RULES.get(name):
             found = rule(call) if not call.op.target.endswith("out") else None
@@ -170,12 +168,12 @@ class _Walk:
     def _explain_reads(self, write: Write, operands: tuple[Value, ...]) -> None:
         """Reads that another op's write answers: through an alias, whole or in part."""
         for place, value in zip(write.reads, operands, strict=True):
-            if value.of is None or value.kind == LOAD or not self.graph.has_producer(place):
+            made = value.operands[-1] if value.kind in (WINDOW, OVERLAY) else value
+            named = self.graph.has_producer(place) and self.graph.producer(place)
+            if made.of is None or value.kind == LOAD or made.of == named or self.values.current is None:
                 continue
-            if value.of != self.graph.producer(place):
-                name = "read-composed" if value.kind == OVERLAY else "read-forwarded"
-                if self.values.current is not None:
-                    self.emitter.draft.note((self.values.current,), Reason.of(name, writer=value.of), (place,))
+            name = "read-composed" if value.kind == OVERLAY else "read-forwarded"
+            self.emitter.draft.note((self.values.current,), Reason.of(name, writer=made.of), (place,))
 
     def _is_heavy(self, value: Value) -> bool:
         if not value.maps and len(self.values) - self._mark <= cost.PULLS:
@@ -194,18 +192,9 @@ class _Walk:
             self.memory.state(call.block(t))
 
 
-_METADATA = frozenset(
-    {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "requires_grad_", "rename_"}
-)
-
-
-def _is_metadata(op: Op) -> bool:
-    return op.target.split(".")[1] in _METADATA
-
-
-def _is_writable(layout: Layout) -> bool:
-    """One index an address; else the result of an op is an accident of its order."""
-    return nested(layout) and all(s for _, s in layout.axes())
+def _is_writable(layout: Layout, is_one_value: bool) -> bool:
+    """One index an address; else the result is an accident of the op's order. (One value may fill a repeated dimension.)"""
+    return nested(layout) and (is_one_value or all(s for _, s in layout.axes()))
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -229,5 +218,3 @@ def _without_out(call: Call) -> tuple[tuple[object, ...], tuple[tuple[str, objec
 
     args = tuple(renumber(a) for a in call.op.args)
     return args, tuple((k, renumber(v)) for k, v in kwargs), reads
-
-

@@ -22,7 +22,7 @@ Make = Callable[[Values, Sequence[Value], Layout], Value]
 
 @dataclass(frozen=True)
 class Write:
-    """``region`` of ``block`` gets ``make(values, reads, region)``, cast to the region's dtype and broadcast to its shape."""
+    """``region`` of ``block`` gets ``make(values, reads, region)``, cast to its dtype and broadcast to its shape."""
 
     block: NodeId
     region: Layout
@@ -228,7 +228,8 @@ def _scattered(part: Callable[[Call, Layout], Layout | None]) -> Rule:
 
 
 def _slice_part(call: Call, out: Layout) -> Layout | None:
-    dim, start, end, step = (call.arg(k, n, d) for k, n, d in ((2, "dim", 0), (3, "start", None), (4, "end", None), (5, "step", 1)))
+    names = ((2, "dim", 0), (3, "start", None), (4, "end", None), (5, "step", 1))
+    dim, start, end, step = (call.arg(k, name, default) for k, name, default in names)
     if not isinstance(dim, int) or not isinstance(step, int) or isinstance(start, Number) or isinstance(end, Number):
         return None
     low, high, _ = slice(start, end).indices(out.shape[dim])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
@@ -70,7 +71,7 @@ class SegmentOps:
         for group in groups:
             why = group.because or Reason.of("shares-values")
             group.because = Reason.of("one-kernel", space=str(list(group.space)), because=str(why))
-        for a, b in zip(groups, groups[1:], strict=False):
+        for a, b in pairwise(groups):
             draft.decline((a.stores[0], b.stores[0]), self._refusal(a, b))
         return groups
 

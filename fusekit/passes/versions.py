@@ -23,7 +23,7 @@ LIVE_OVERLAYS = 16
 
 @dataclass
 class BlockState:
-    """``writes``: pending (region, value) pairs over the contents of ``epoch``; ``version`` counts them for the memo."""
+    """``writes``: pending (region, value) pairs over the contents of ``epoch``; ``version``: for the memo."""
 
     id: NodeId
     epoch: int = 0
@@ -120,7 +120,7 @@ class Memory:
     # ---- real memory
 
     def flush(self, blocks: Iterable[NodeId], reason: Reason, overwritten: Iterable[NodeId] = ()) -> None:
-        """Pending writes of ``blocks`` go to real memory; ``overwritten`` blocks change right after it (a library call).
+        """Pending writes of ``blocks`` go to real memory; a library call then changes ``overwritten`` blocks.
 
         Every live block with a pending value that still reads a dying (block, epoch) is taken along.
         """

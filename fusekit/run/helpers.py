@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import numba
 
 from fusekit import ops
-from fusekit.ops import activations, scalar
 from fusekit.run import intrinsics
 
 
 def texts() -> Iterator[str]:
     """The source of all helpers: part of what a compiled kernel depends on, which Numba does not check."""
-    for module in (scalar, activations, intrinsics):
-        yield inspect.getsource(module)
+    homes = {function.__module__ for function in ops.functions().values()}
+    for name in (*sorted(homes), intrinsics.__name__):
+        yield inspect.getsource(sys.modules[name])
 
 
 @cache

@@ -21,19 +21,23 @@ from fusekit.torch_types import TO_TORCH
 
 
 def interpret(
-    graph: Graph, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = (), leaves: Leaves = ()
+    graph: Graph,
+    tensors: Sequence[torch.Tensor],
+    numbers: Sequence[Scalar] = (),
+    leaves: Leaves = (),
+    program: Graph | None = None,
 ) -> list[object]:
     """Run a graph on real tensors, one for each result of ``fk.input``; they are mutated as the program says.
 
     ``numbers`` are the graph's parameters (default: those recorded), ``leaves`` what its symbols mean
-    (decode.symbols). Returns the output leaves. Raises LayoutMismatch where torch answers with other tensors than the
-    graph says.
+    (decode.symbols), ``program`` the recorded graph that this one was made from. Returns the output leaves. Raises
+    LayoutMismatch where torch answers with other tensors than the graph says.
     """
     numbers = tuple(numbers) or tuple(number.example for number in graph.numbers())
     run = Run(graph, tensors, numbers, leaves)
     for op in graph.ops():
         run.step(op)
-    return run.finish()
+    return run.finish(program)
 
 
 class Run:
@@ -70,9 +74,9 @@ class Run:
         else:
             self._call(op, payload)
 
-    def finish(self) -> list[object]:
+    def finish(self, program: Graph | None = None) -> list[object]:
         """The output leaves; arguments get their new metadata and version bumps."""
-        return finish(Ending.of(self.graph, self.blocks), self.memory, self.leaves)
+        return finish(Ending.of(self.graph, self.blocks, program), self.memory, self.leaves)
 
     def tensor(self, node: NodeId) -> torch.Tensor:
         """A value as it was computed, or a place as it is now."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Operand
+from fusekit.ir import INPUT, RETURN, Graph, Operand
 from fusekit.run.decode import Leaves, Reader, reader
 from fusekit.run.memory import Blocks, Memory, Place, place_of
 
@@ -36,32 +36,53 @@ class Ending:
     written: tuple[Place, ...]
 
     @staticmethod
-    def of(graph: Graph, blocks: Blocks) -> Ending:
-        last = next((op for op in reversed(graph.ops()) if graph.op(op).target == "fk.return"), None)
+    def of(graph: Graph, blocks: Blocks, program: Graph | None = None) -> Ending:
+        """``program``: the graph as it was recorded. It still has writes that passes dropped (of no element, or
+        overwritten), for which eager bumps versions, and tells which results are arguments with new metadata."""
+        last = _last(graph)
         if last is None:
-            return Ending((), (), _written(graph, blocks))
-        operands = graph.operands(last)
+            return Ending((), (), _written(program or graph, blocks))
+        operands, seen = graph.operands(last), dict[NodeId, int]()
         leaves: list[Returned] = []
-        seen: dict[NodeId, int] = {}
-        for arg in graph.op(last).args:
+        for k, arg in enumerate(graph.op(last).args):
             if not isinstance(arg, Operand):
                 leaves.append(Returned(constant=reader(arg)))
                 continue
-            leaves.append(_returned(graph, blocks, operands[arg.position], seen))
-            seen.setdefault(operands[arg.position], len(leaves) - 1)
+            tensor = operands[arg.position]
+            twin = None if program is None else _output(program, k)
+            if twin is None or program is None:
+                leaves.append(_returned(graph, blocks, tensor, seen))
+            else:
+                leaves.append(_returned(program, blocks, twin, seen, place_of(graph, blocks.number, tensor)))
+            seen.setdefault(twin or tensor, k)
         relayout = graph.op(last).kwarg("relayout", ())
         assert isinstance(relayout, tuple)
         return Ending(
             tuple(leaves),
             tuple((k, place_of(graph, blocks.number, operands[arg.position])) for k, arg in relayout),
-            _written(graph, blocks),
+            _written(program or graph, blocks),
         )
 
 
-def _returned(graph: Graph, blocks: Blocks, tensor: NodeId, seen: dict[NodeId, int]) -> Returned:
-    if (k := input_of(graph, tensor)) is not None:
-        return Returned(input=k)
-    return Returned(place=place_of(graph, blocks.number, tensor), twin=seen.get(tensor))
+def _last(graph: Graph) -> NodeId | None:
+    return next((op for op in reversed(graph.ops()) if graph.op(op).target == RETURN), None)
+
+
+def _output(program: Graph, k: int) -> NodeId | None:
+    """The tensor that output leaf ``k`` is in the program as recorded."""
+    last = _last(program)
+    arg = program.op(last).args[k] if last is not None else None
+    return program.operands(last)[arg.position] if last is not None and isinstance(arg, Operand) else None
+
+
+def _returned(
+    graph: Graph, blocks: Blocks, tensor: NodeId, seen: dict[NodeId, int], place: Place | None = None
+) -> Returned:
+    """``graph`` tells what the leaf is; ``place``: where it is at the last stage, where that is another graph."""
+    if (number := input_of(graph, tensor)) is not None:
+        return Returned(input=number)
+    found = place_of(graph, blocks.number, tensor)
+    return Returned(place=found if place is None else place._replace(home=found.home), twin=seen.get(tensor))
 
 
 def input_of(graph: Graph, tensor: NodeId) -> int | None:
@@ -69,7 +90,7 @@ def input_of(graph: Graph, tensor: NodeId) -> int | None:
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
         number = graph.results(op).index(tensor)
-        if graph.op(op).target == "fk.input":
+        if graph.op(op).target == INPUT:
             return number
         operand = dict(graph.op(op).same).get(number)
         if operand is None:

@@ -75,13 +75,15 @@ def make_plan(
     kernels: Mapping[NodeId, Launchable],
     compile: Callable[[Launchable], Callable[..., None]],
     copies: Callable[[Launchable], int] = lambda kernel: 0,
+    program: Graph | None = None,
 ) -> Plan:
     """The plan of a graph with segments. ``kernels``: segment -> its kernel; ``compile`` makes one callable.
 
     ``copies`` tells how many copies a kernel makes besides. A segment of stores without a kernel runs op by op.
+    ``program``: the graph as recorded, which still has every write (eager bumps a version for each).
     """
     blocks = Blocks.of(graph)
-    ending = Ending.of(graph, blocks)
+    ending = Ending.of(graph, blocks, program)
     maker = _Maker(graph, blocks)
     counts = [0, 0, 0]
     steps: list[Step] = []

@@ -283,7 +283,7 @@ class _Maker:
             f"{name}.sum()" if not t.is_floating_point() or not self.exact else f"{name} * 2",
             f"{name}.amax()" if t.numel() else f"{name} + 1",
             f"torch.nn.functional.pad({name}, (1, 2))" if t.dim() else f"{name} + 1",
-            f"torch.slice_scatter({name}, {name}[:1] * 2)" if t.dim() and t.size(0) else f"{name} + 1",
+            f"torch.slice_scatter({name}, {name}[:1] * 2, 0, 0, 1)" if t.dim() and t.size(0) else f"{name} + 1",
             f"{name}.to(torch.{self.pick(('float64', 'float32', 'bfloat16'))})" if self.exact else f"{name}.clone()",
             f"torch.ones_like({name})",
             f"{name} + torch.arange({t.size(-1)})" if t.dim() else f"torch.zeros(2) + {name}",

@@ -45,7 +45,7 @@ def interpreted(fn: Callable[..., object], passes: Sequence[object] = ()) -> Cal
 def run_recording(recording: Recording, graph: Graph, leaves: Sequence[object]) -> object:
     """Interpret a graph made from a recording on the flat arguments of a call; the result as the function gives it."""
     with torch.no_grad():
-        found = interpret(graph, inputs_of(recording, leaves), (), symbols(recording.objects, leaves))
+        found = interpret(graph, inputs_of(recording, leaves), (), symbols(recording.objects, leaves), recording.graph)
     pairs = zip(recording.outputs, found, strict=True)
     return tree_unflatten([one.value if one.operand is None else value for one, value in pairs], recording.out_spec)
 

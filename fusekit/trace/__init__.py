@@ -2,8 +2,10 @@
 
 from fusekit.trace.ambient import ambient
 from fusekit.trace.graph_of import graph_of
-from fusekit.trace.numbers import differing, generalise, signature
+from fusekit.trace.guards import Key, Looked, same_pattern
+from fusekit.trace.numbers import Signature, differing, generalise, signature
 from fusekit.trace.origin import at_line
+from fusekit.trace.predicate import Predicate, predicate_of
 from fusekit.trace.program import Call, Ref
 from fusekit.trace.reach import MISSING, Entry
 from fusekit.trace.record import record
@@ -16,15 +18,21 @@ __all__ = [
     "Capture",
     "Constant",
     "Entry",
+    "Key",
+    "Looked",
     "Output",
+    "Predicate",
     "Recording",
     "Ref",
+    "Signature",
     "Source",
     "ambient",
     "at_line",
     "differing",
     "generalise",
     "graph_of",
+    "predicate_of",
     "record",
+    "same_pattern",
     "signature",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusekit.ir import Block
@@ -12,10 +12,10 @@ from fusekit.trace.program import Program, Room
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Blocks of the inputs, and for each of their storages (block number, bytes from the block's start)."""
+    """Blocks of the inputs; for each input, in order, (block number, bytes from the block's start to its storage)."""
 
     blocks: tuple[Block, ...]
-    where: Mapping[int, tuple[int, int]]
+    where: tuple[tuple[int, int], ...]
 
 
 def joined_blocks(program: Program) -> Joined:
@@ -28,7 +28,8 @@ def joined_blocks(program: Program) -> Joined:
     groups += [[s] for s in kinds if kinds[s] == "constant"]
     order = {storage: k for k, storage in enumerate(kinds)}
     groups.sort(key=lambda group: min(order[s] for s in group))
-    blocks, where = [], {}
+    blocks: list[Block] = []
+    where: dict[int, tuple[int, int]] = {}
     for number, group in enumerate(groups):
         rooms = [program.rooms[s] for s in group]
         base = min(room.address or 0 for room in rooms)
@@ -36,7 +37,14 @@ def joined_blocks(program: Program) -> Joined:
         kind = min((kinds[s] for s in group), key=("argument", "capture", "constant").index)
         blocks.append(Block(end - base, str(rooms[0].device), kind))
         where.update({s: (number, (program.rooms[s].address or 0) - base) for s in group})
-    return Joined(tuple(blocks), where)
+    return Joined(tuple(blocks), tuple(where[program.first[number].storage] for number, _, _ in program.inputs))
+
+
+def separate_blocks(program: Program) -> Joined:
+    """Every input in a block of its own, as large as its storage: for plans that must be right for any overlap."""
+    rooms = [(program.rooms[program.first[number].storage], kind) for number, _, kind in program.inputs]
+    blocks = tuple(Block(room.nbytes, str(room.device), kind) for room, kind in rooms)
+    return Joined(blocks, tuple((k, 0) for k in range(len(blocks))))
 
 
 def _groups(storages: Sequence[int], rooms: Sequence[Room]) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -24,7 +24,7 @@ from fusekit.ir import (
     empty_graph,
 )
 from fusekit.torch_types import FROM_TORCH
-from fusekit.trace.blocks import joined_blocks
+from fusekit.trace.blocks import Joined, joined_blocks, separate_blocks
 from fusekit.trace.naming import clean, result_name
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
 from fusekit.trace.schema import bound, is_written
@@ -34,9 +34,12 @@ aten = torch.ops.aten
 Parameters = Mapping[tuple[int, str], Number]  # (call number, schema argument) -> the graph's number there
 
 
-def graph_of(program: Program, parameters: Parameters | None = None) -> Graph:
-    """The program as a graph; numbers named by ``parameters`` become Numbers, and view offsets index forms of them."""
-    return _Builder(program, parameters or {}).build()
+def graph_of(program: Program, parameters: Parameters | None = None, *, apart: bool = False) -> Graph:
+    """The program as a graph; numbers named by ``parameters`` become Numbers, and view offsets index forms of them.
+
+    ``apart``: inputs that share memory are blocks of their own all the same.
+    """
+    return _Builder(program, parameters or {}).build(separate_blocks(program) if apart else joined_blocks(program))
 
 
 class _Builder:
@@ -49,13 +52,15 @@ class _Builder:
         self.node: dict[int, NodeId] = {}
         self.name: dict[int, str] = {}
         self.offset: dict[int, Form] = {}
-        self.block: dict[int, tuple[NodeId, int]] = {}  # storage -> (block, bytes from the block's start)
+        self.home: dict[int, tuple[NodeId, int]] = {}  # object -> (block, bytes from its start to the storage)
+        self.fresh: dict[int, NodeId] = {}  # storage that the program made -> block
 
-    def build(self) -> Graph:
-        joined = joined_blocks(self.program)
+    def build(self, joined: Joined) -> Graph:
         blocks = [self.draft.add_block(block) for block in joined.blocks]
-        self.block = {storage: (blocks[k], start) for storage, (k, start) in joined.where.items()}
-        nodes = [self._input(number, clean(name)) for number, name, _ in self.program.inputs]
+        nodes = []
+        for (number, name, _), (block, start) in zip(self.program.inputs, joined.where, strict=True):
+            self.home[number] = (blocks[block], start)
+            nodes.append(self._input(number, clean(name)))
         self.draft.add_op(Op(INPUT), (), nodes)
         for number, call in enumerate(self.program.calls):
             self._call(number, call)
@@ -66,42 +71,44 @@ class _Builder:
 
     def _input(self, number: int, name: str) -> NodeId:
         place = self.program.first[number]
-        self.offset[number] = Form.of(self._bytes(place))
+        self.offset[number] = Form.of(self._bytes(number, place))
         return self._add(number, place, name, "input")
 
-    def _bytes(self, place: Place) -> int:
-        """Recorded offset in the block."""
-        return self.block[place.storage][1] + place.offset * place.dtype.itemsize
+    def _bytes(self, number: int, place: Place) -> int:
+        """Recorded offset of an object in its block."""
+        return self.home[number][1] + place.offset * place.dtype.itemsize
 
     def _add(self, number: int, place: Place, name: str, role: str) -> NodeId:
         dtype = FROM_TORCH[place.dtype]
         strides = tuple(stride * dtype.width for stride in place.strides)
         layout = Layout(self.offset[number], place.sizes, strides, dtype)
         tensor = Tensor(dtype, place.sizes, name)
-        block = self.block[place.storage][0]
+        block = self.home[number][0]
         node = self.draft.add_tensor(tensor, id=f"%{name}", block=block, layout=layout, role=role)
         self.now[number], self.node[number] = place, node
         self.name.setdefault(number, node[1:])
         return node
 
     def _result(self, call: Call, number: int, place: Place, site: tuple[Site, Number] | None) -> NodeId:
-        role = "alias"
-        if place.storage not in self.block:
+        parent = _parent(call, number, place, self.now)
+        role = "alias" if parent is not None or place.storage in self.fresh else "new"
+        if role == "new":
             room = self.program.rooms[place.storage]
-            self.block[place.storage] = (self.draft.add_block(Block(room.nbytes, str(room.device), "fresh")), 0)
-            role = "new"
-        self.offset[number] = self._offset(call, place, site)
+            self.fresh[place.storage] = self.draft.add_block(Block(room.nbytes, str(room.device), "fresh"))
+        self.home[number] = self.home[parent] if parent is not None else (self.fresh[place.storage], 0)
+        self.offset[number] = self._offset(call, number, parent, place, site)
         return self._add(number, place, self.name.get(number) or result_name(str(call.target)), role)
 
-    def _offset(self, call: Call, place: Place, site: tuple[Site, Number] | None) -> Form:
-        """The parent's offset, and what the view adds to it: recorded, or ``stride`` bytes for each step of a number."""
-        form = Form.of(self._bytes(place))
-        parent = _parent(call, place, self.now)
+    def _offset(
+        self, call: Call, number: int, parent: int | None, place: Place, site: tuple[Site, Number] | None
+    ) -> Form:
+        """The parent's offset, and what the view adds: as recorded, or ``stride`` bytes for each step of a number."""
+        form = Form.of(self._bytes(number, place))
         if parent is not None and not _is_absolute(call):
-            form = self.offset[parent] + (form.const - self._bytes(self.now[parent]))
+            form = self.offset[parent] + (form.const - self._bytes(parent, self.now[parent]))
         if site is not None and site[0].extent is not None:
-            where, number = site
-            step = Form.of(Var(f"n{number.index}", where.extent)) * where.stride
+            where, parameter = site
+            step = Form.of(Var(f"n{parameter.index}", where.extent)) * where.stride
             form = form + step - where.stride * where.value
         return form
 
@@ -203,17 +210,21 @@ class _Arguments:
         return value
 
 
-def _parent(call: Call, place: Place, now: Mapping[int, Place]) -> int | None:
-    """The operand that a result is a view of: the first one in the same storage."""
+def _parent(call: Call, result: int, place: Place, now: Mapping[int, Place]) -> int | None:
+    """The operand that a result is a view of: itself where it is an operand, else the first in the same storage."""
+    found = [number for number in _operands(call) if now[number].storage == place.storage]
+    return result if result in found else next(iter(found), None)
+
+
+def _operands(call: Call) -> Iterator[int]:
+    """Object numbers of the tensors that a call takes, in order."""
     values: list[object] = [*call.args, *call.kwargs.values()]
     while values:
         value = values.pop(0)
         if type(value) is Ref:
-            if now[value.index].storage == place.storage:
-                return value.index
+            yield value.index
         elif isinstance(value, (list, tuple)):
             values = [*value, *values]
-    return None
 
 
 def _is_absolute(call: Call) -> bool:
@@ -224,12 +235,12 @@ def _is_absolute(call: Call) -> bool:
     return offset is not None
 
 
-_PLAIN = (bool, int, float, complex, str, type(None))
+PLAIN = (bool, int, float, complex, str, type(None))
 
 
 def _plain(leaf: object, position: int) -> object:
     """An output that is no tensor: as it is where the textual IR can say it, else named by its position."""
-    if type(leaf) in _PLAIN:
+    if type(leaf) in PLAIN:
         return leaf
     if isinstance(leaf, torch.dtype) and leaf in FROM_TORCH:
         return FROM_TORCH[leaf]

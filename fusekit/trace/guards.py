@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from fusekit.trace.ambient import ambient
-from fusekit.trace.numbers import exactly
+from fusekit.trace.numbers import exactly, pattern_of
 from fusekit.trace.reach import SIMPLE, Entry
 from fusekit.trace.recording import Argument, Capture, Recording
 from fusekit.trace.spans import Span, meeting
@@ -113,3 +113,19 @@ def token(value: object) -> object:
     if isinstance(value, SIMPLE):
         return exactly(value)
     return id(value)
+
+
+def same_pattern(recording: Recording, inputs: Sequence[torch.Tensor]) -> str | None:
+    """How these tensors for ``^in`` differ from the recorded ones in layout or overlap; None where they do not."""
+    program = recording.program
+    for (number, name, _), t in zip(program.inputs, inputs, strict=True):
+        place = program.first[number]
+        want = f"{place.dtype} {list(place.sizes)} with strides {list(place.strides)} on {place.device}"
+        got = f"{t.dtype} {list(t.shape)} with strides {list(t.stride())} on {t.device}"
+        if want != got:
+            return f"{name} is {got}, explored was {want}"
+        if recording.is_exact and place.offset != t.storage_offset():
+            return f"{name} starts at element {t.storage_offset()} of its storage, explored was {place.offset}"
+    if meeting([Span.of(t) for t in inputs]) != pattern_of(program):
+        return "their memory overlaps in another way"
+    return None

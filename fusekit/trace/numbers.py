@@ -33,16 +33,25 @@ class Slots:
     of: dict[tuple[int, str], int]
 
 
-def signature(recording: Recording) -> tuple[object, tuple[Scalar, ...]]:
-    """(a hashable value, numbers): equal first halves mean one program but for its numbers."""
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What two recordings share that are one program but for its numbers. ``pattern``: how the bytes of the inputs
+    meet, as (first input, second input, bytes apart, one storage?, one tensor?)."""
+
+    without_pattern: tuple[object, ...]
+    pattern: tuple[tuple[int, int, int, bool, bool], ...]
+
+
+def signature(recording: Recording) -> tuple[Signature, tuple[Scalar, ...]]:
+    """(what must be equal, the numbers that need not be). Values of constants are inputs, so they may differ too."""
     program = recording.program
     slots = slots_of(program)
     rows = tuple(_row(number, call, now, slots) for number, call, now in _steps(program))
     inputs = tuple((place[2:], kind) for place, kind in _inputs(program))
     exact = tuple((place.offset, program.rooms[place.storage].nbytes) for place, _ in _inputs(program))
     outputs = tuple(_frozen(leaf) for leaf in program.outputs)
-    facts = (rows, inputs, _pattern(program), exact if recording.is_exact else (), outputs, recording.out_spec)
-    return (*facts, recording.ambient), slots.values
+    facts = (rows, inputs, exact if recording.is_exact else (), outputs, recording.out_spec, recording.ambient)
+    return Signature(facts, pattern_of(program)), slots.values
 
 
 def differing(one: Sequence[Scalar], other: Sequence[Scalar]) -> tuple[int, ...]:
@@ -59,7 +68,7 @@ def generalise(recording: Recording, which: Iterable[int]) -> Recording:
     slots = slots_of(program)
     numbers = {slot: Number(k, slots.values[slot]) for k, slot in enumerate(parameters)}
     sites = {site: numbers[slot] for site, slot in slots.of.items() if slot in numbers}
-    return replace(recording, graph=graph_of(program, sites), parameters=parameters)
+    return replace(recording, graph=graph_of(program, sites), parameters=parameters, sites=sites)
 
 
 def slots_of(program: Program) -> Slots:
@@ -101,7 +110,7 @@ def _inputs(program: Program) -> Iterator[tuple[Place, str]]:
         yield program.first[number], kind
 
 
-def _pattern(program: Program) -> tuple[object, ...]:
+def pattern_of(program: Program) -> tuple[tuple[int, int, int, bool, bool], ...]:
     """How the inputs' bytes meet."""
     return meeting(
         [

@@ -17,7 +17,9 @@ Predicate = Callable[[Sequence[object]], "list[torch.Tensor] | None"]
 _CHUNK = 40  # conditions of one `if`
 
 
-def predicate_of(key: Key, recording: Recording, args: Sequence[object], kwargs: Mapping[str, object]) -> Predicate | None:
+def predicate_of(
+    key: Key, recording: Recording, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Predicate | None:
     """A function of the positional arguments that gives the tensors of ``^in`` where the call has this very key, and
     None where it may not have it. None itself for calls that it does not serve: keywords, nested arguments,
     programs that need exact storages, tensors that require grad under grad mode."""

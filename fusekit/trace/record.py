@@ -20,7 +20,7 @@ from fusekit.trace import naming, refusals
 from fusekit.trace.ambient import ambient
 from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
 from fusekit.trace.foreach import expanded
-from fusekit.trace.graph_of import graph_of
+from fusekit.trace.graph_of import PLAIN, graph_of
 from fusekit.trace.origin import user_origin
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
 from fusekit.trace.reach import SIMPLE, Entry, Reach, code_names
@@ -73,7 +73,8 @@ def record(
         tuple(guards),
         tuple(watched),
         ambient(),
-        {ref.symbol: _object_source(value, ref) for value, ref in recorder.objects.values()},
+        {ref.symbol: _object_source(value, ref) for value, ref in recorder.objects.values()}
+        | {f"output:{k}": leaf for k, leaf in enumerate(results) if type(leaf) not in (Ref, *PLAIN)},
         torch.is_grad_enabled(),
         recorder.is_exact,
         program,

@@ -76,9 +76,6 @@ class Recorder(TorchDispatchMode):
         """The caller's tensor behind a stand-in; any other tensor is returned as it is."""
         return self._real.get(id(t), t)
 
-    def is_callers(self, t: torch.Tensor) -> bool:
-        return id(t) in self._real
-
     # ---- numbers of objects and storages
 
     def ref(self, t: torch.Tensor) -> Ref:
@@ -157,7 +154,7 @@ class Recorder(TorchDispatchMode):
         shapes = [t.shape for t in written]
         out = self._run(func, args, kwargs)
         results = list(tensors_in(out))
-        self._check_results(func, results)
+        self._check_results(func, results, written)
         for t, shape in zip(written, shapes, strict=True):
             self._check_destination(func, t, shape)
         self.is_exact |= func._schema.name in _ABSOLUTE or func is aten.view.dtype
@@ -236,8 +233,14 @@ class Recorder(TorchDispatchMode):
             return UnsupportedError(what, self.where())
         return error if verdict is Verdict.TOO_LARGE else verdict
 
-    def _check_results(self, func: OpOverload, results: Sequence[torch.Tensor]) -> None:
+    def _check_results(
+        self, func: OpOverload, results: Sequence[torch.Tensor], written: Sequence[torch.Tensor]
+    ) -> None:
+        is_out = func._schema.overload_name.endswith("out")
         for t in results:
+            if is_out and not any(t is w for w in written):  # some fakes answer an operand
+                fix = "copy_ the result instead"
+                raise UnsupportedError(f"{func} does not answer its destination on fakes", self.where(), fix)
             if t.layout != torch.strided:
                 raise UnsupportedError(f"{func} makes a {t.layout} tensor", self.where(), "keep to dense tensors")
             if not isinstance(t, FakeTensor):
@@ -256,6 +259,6 @@ class Recorder(TorchDispatchMode):
             raise RuntimeError(
                 f"output with shape {list(shape)} doesn't match the broadcast shape {list(t.shape)}"
             )
-        if func._schema.overload_name.endswith("out") and self.is_callers(t):
+        if not eager_rules.is_reshaping(name):
             what = f"{func} resizes its destination from {tuple(shape)} to {tuple(t.shape)}"
             raise UnsupportedError(what, self.where(), "give out= of the right shape")

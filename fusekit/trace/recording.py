@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.utils._pytree import TreeSpec
 
-from fusekit.ir import Graph
+from fusekit.ir import Graph, Number
 from fusekit.trace.program import Call, Program
 from fusekit.trace.reach import Entry
 from fusekit.trace.swap import TorchCall
@@ -72,6 +72,7 @@ class Recording:
     script: tuple[TorchCall, ...] = field(repr=False)
     fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # id of a real tensor -> (it, its fake)
     parameters: tuple[int, ...] = ()
+    sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter
 
     @property
     def calls(self) -> tuple[Call, ...]:

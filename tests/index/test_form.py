@@ -1,6 +1,8 @@
 """Index forms against plain evaluation at every value of their variables."""
 
 import itertools
+import pickle
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -66,6 +68,29 @@ def test_simplification_keeps_every_value_and_bounds_hold(pair):
         assert low <= value(point) <= high
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_long_chains_of_divisions_keep_every_value(seed):
+    rng = random.Random(seed)
+    for _ in range(40):
+        pool = [(Form.of(v), [point[v.name] for point in POINTS]) for v in VARS]
+        for _ in range(12):
+            (a, x), (b, y) = rng.choice(pool), rng.choice(pool)
+            k, c = rng.choice([2, 3, 4, 5, 6, 8, 12]), rng.choice([-1, 1, 2, 3, 4, 8])
+            out, values = rng.choice(
+                [
+                    (a + b * c, [p + q * c for p, q in zip(x, y, strict=True)]),
+                    (a // k, [p // k for p in x]),
+                    (a % k, [p % k for p in x]),
+                    (a * c + k, [p * c + k for p in x]),
+                    (a % k + (a // k) * k, x),
+                ]
+            )
+            if len(print_form(out)) < 200:
+                assert [out.evaluate(point) for point in POINTS] == values
+                assert parse_form(print_form(out), EXTENTS) == out
+                pool.append((out, values))
+
+
 @settings(max_examples=200, deadline=None)
 @given(forms)
 def test_text_parses_back_to_the_very_same_form(form):
@@ -121,6 +146,12 @@ wide = Form.of(Var("i0", 100))
 )
 def test_each_rule(rule, got, wanted):
     assert got == wanted, rule
+
+
+def test_equal_forms_hash_alike_also_after_a_pickle():
+    form = (wide * 3 + i1) // 7 % 5
+    again = pickle.loads(pickle.dumps(form))
+    assert again == form and hash(again) == hash(form) == hash((wide * 3 + i1) // 7 % 5)
 
 
 def test_loop_vars_skip_single_elements():

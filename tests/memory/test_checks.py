@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fusekit.ir import Layout
-from fusekit.memory import as_strided_error, is_dense, is_expanded, join, memory_error
+from fusekit.memory import as_strided_error, is_dense, is_expanded, memory_error
 from fusekit.torch_types import FROM_TORCH
 
 
@@ -69,7 +69,6 @@ def test_ops_with_rules_of_their_own():
     whole, expanded = layout_of(v), layout_of(wide)
     assert memory_error("fill_", expanded, scalar=True) is None and accepted(lambda: wide.fill_(1))
     assert memory_error("masked_fill_", expanded, scalar=True) is None
-    assert accepted(lambda: wide.masked_fill_(wide > 0, 1.0))
     assert memory_error("index_copy_", whole, [(layout_of(v[1:3]), False)])
     assert not accepted(lambda: v.index_copy_(0, torch.tensor([0, 1]), v[1:3]))
     assert memory_error("add_", whole, [(whole, True)]) is None and accepted(lambda: v.add_(v))
@@ -81,34 +80,14 @@ def test_ops_with_rules_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides", "offset"), [((2, 2), (2, 1), 0), ((2, 2), (9, 1), 0), ((2,), (-1,), 3), ((0, 9), (9, 9), 4), ((3,), (1,), 8)]
+    ("shape", "strides", "offset"),
+    [((2, 2), (2, 1), 0), ((2, 2), (9, 1), 0), ((2,), (-1,), 3), ((0, 9), (9, 9), 4), ((3,), (1,), 8)],
 )
 def test_as_strided_beyond_the_storage(shape, strides, offset):
     t = torch.zeros(10)
     error = as_strided_error(shape, strides, offset, 4, 40)
-    try:
+    if error is None:
         t.as_strided(shape, strides, offset)
-    except RuntimeError as raised:
-        assert error is not None and error.split(":")[0] in str(raised)
     else:
-        assert error is None
-
-
-def test_join_groups_spans_that_share_a_byte():
-    assert join([(0, 4), (4, 8), (2, 5)]) == ((0, 1, 2),)
-    assert join([(0, 4), (4, 8)]) == ((0,), (1,))
-    assert join([(0, 100), (10, 10), (50, 60), (200, 210), (90, 120)]) == ((0, 2, 4), (1,), (3,))
-    assert join([]) == ()
-
-
-def test_join_is_the_transitive_closure():
-    rng = random.Random(5)
-    for _ in range(300):
-        spans = [(low, low + rng.randint(0, 6)) for low in (rng.randint(0, 40) for _ in range(rng.randint(0, 9)))]
-        groups = [{k} for k in range(len(spans))]
-        for a in range(len(spans)):
-            for b in range(a):
-                if max(spans[a][0], spans[b][0]) < min(spans[a][1], spans[b][1]):
-                    one = next(g for g in groups if a in g) | next(g for g in groups if b in g)
-                    groups = [g for g in groups if not g & one] + [one]
-        assert join(spans) == tuple(sorted(tuple(sorted(g)) for g in groups))
+        with pytest.raises(RuntimeError, match=error.split(":")[0]):
+            t.as_strided(shape, strides, offset)

@@ -9,7 +9,18 @@ import pytest
 from fusekit import dtypes
 from fusekit.index import Form, Var
 from fusekit.ir import Layout
-from fusekit.memory import Kind, Overlap, has_internal_overlap, hull, locate, meets, nested, overlap, relate, shared_bytes
+from fusekit.memory import (
+    Kind,
+    Overlap,
+    has_internal_overlap,
+    hull,
+    locate,
+    meets,
+    nested,
+    overlap,
+    relate,
+    shared_bytes,
+)
 
 DTYPES = (dtypes.U8, dtypes.I16, dtypes.F32, dtypes.C64)
 N, M = Var("n0", 4), Var("n1", 3)

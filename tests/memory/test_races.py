@@ -8,7 +8,7 @@ import pytest
 from fusekit.index import Form, Var
 from fusekit.ir import Guard
 from fusekit.memory import Access, Race, Unless, Verdict, race, remedies
-from fusekit.memory.races import BACKWARD, BARRIER, BEFORE_INNER, BEFORE_LOOP, FORWARD, LAST_BLOCK, PAIRING, SNAPSHOT
+from fusekit.memory.access import BACKWARD, BARRIER, BEFORE_INNER, BEFORE_LOOP, FORWARD, LAST_BLOCK, PAIRING, SNAPSHOT
 
 
 def var(name, extent):
@@ -114,8 +114,8 @@ def test_every_verdict_is_that_of_all_iterations(seed):
         check(race(load, store, loop), load, store, loop, parameters)
 
 
-I, J = Var("i0", 8), Var("i1", 8)
-i, j = Form.of(I), Form.of(J)
+ROWS, COLUMNS = Var("i0", 8), Var("i1", 8)
+i, j = Form.of(ROWS), Form.of(COLUMNS)
 
 
 def access(address, guards=(), depth=99):
@@ -136,54 +136,63 @@ def access(address, guards=(), depth=99):
     ],
 )
 def test_the_usual_maps(load, store, verdict, remedy, untried):
-    loop = (I, J) if J in store.free else (I,)
+    loop = (ROWS, COLUMNS) if COLUMNS in store.free else (ROWS,)
     found = race(access(load), access(store), loop)
     assert found is not None
     (settled,), *_ = remedies([found])
     assert (settled.verdict, settled.remedy, settled.untried) == (verdict, remedy, untried)
 
 
+def test_shifts_that_run_over_the_end_of_a_row():
+    rows, columns = loop = (Var("i0", 3), Var("i1", 4))
+    for steps in ((16, 4), (16, -4), (-16, 4), (32, 8), (4, 12)):
+        store = access(Form.of(rows) * steps[0] + Form.of(columns) * steps[1])
+        for k in range(-6, 7):
+            load = access(store.address + 4 * k)
+            check(race(load, store, loop), load, store, loop, ())
+
+
 def test_reads_before_the_loops_inside():
-    row = race(access(i * 32, depth=1), access(i * 32 + j * 4), (I, J))
+    row = race(access(i * 32, depth=1), access(i * 32 + j * 4), (ROWS, COLUMNS))
     assert row is not None and row.remedy == BEFORE_INNER
-    element = race(access(Form.of(0), depth=0), access(i * 32 + j * 4), (I, J))
+    element = race(access(Form.of(0), depth=0), access(i * 32 + j * 4), (ROWS, COLUMNS))
     assert element is not None and element.remedy == BEFORE_LOOP
     assert remedies([row, element], ordered=False).snapshots == frozenset()
 
 
 def test_a_guard_keeps_apart_what_addresses_do_not():
     first, second = Guard(i, 4), Guard(i + -4, 4)
-    found = race(access(i * 4 + 16, (first,)), access(i * 4, (first,)), (I,))
+    found = race(access(i * 4 + 16, (first,)), access(i * 4, (first,)), (ROWS,))
     assert found is not None and found.verdict is Verdict.NEVER
-    found = race(access(i * 4 + 16, (first,)), access(i * 4, (second,)), (I,))
+    found = race(access(i * 4 + 16, (first,)), access(i * 4, (second,)), (ROWS,))
     assert found is not None and found.verdict is Verdict.ACROSS and found.forward
-    found = race(access(i * 4 + 16, (first,)), access(i * 4, (Unless((first,)),)), (I,))
+    found = race(access(i * 4 + 16, (first,)), access(i * 4, (Unless((first,)),)), (ROWS,))
     assert found is not None and found.verdict is Verdict.ACROSS
 
 
 def test_a_parameter_has_one_value_for_both_sides():
     n = var("n0", 8)
-    found = race(access(n * 32 + i * 4), access(n * 32 + i * 4), (I,))
+    found = race(access(n * 32 + i * 4), access(n * 32 + i * 4), (ROWS,))
     assert found is not None and found.verdict is Verdict.SAME_ITERATION
-    found = race(access(n * 32 + i * 4 + 32), access(n * 32 + i * 4), (I,))
+    found = race(access(n * 32 + i * 4 + 32), access(n * 32 + i * 4), (ROWS,))
     assert found is not None and found.verdict is Verdict.NEVER
-    found = race(access(i * 4), access(n * 4 + i * 4), (I,))
+    found = race(access(i * 4), access(n * 4 + i * 4), (ROWS,))
     assert found is not None and found.verdict is Verdict.ACROSS and not found.forward and found.backward
 
 
 def test_data_dependent_and_too_hard_are_snapshots():
     gather = Access("@0", None, 4, (0, 32))
-    found = race(gather, access(i * 4), (I,))
+    found = race(gather, access(i * 4), (ROWS,))
     assert found is not None and found.verdict is Verdict.TOO_HARD
-    hard = race(access(i * -4 + 28), access(i * 4), (I,), budget=1)
+    hard = race(access(i * -4 + 28), access(i * 4), (ROWS,), budget=1)
     assert hard is not None and hard.verdict is Verdict.TOO_HARD
     assert remedies([found, hard]).snapshots == {gather, hard.load}
-    assert race(Access("@1", None, 4, (0, 32)), access(i * 4), (I,)) is None
+    assert race(Access("@1", None, 4, (0, 32)), access(i * 4), (ROWS,)) is None
 
 
 def test_the_order_with_fewer_snapshots_wins():
     store = access(i * 4)
-    races = [race(access(i * 4 + k * 4), store, (I,)) for k in (1, -1, -2)]
+    races = [race(access(i * 4 + k * 4), store, (ROWS,)) for k in (1, -1, -2)]
     found = remedies(r for r in races if r)
     assert found.backward and found.snapshots == {access(i * 4 + 4)}
     assert [r.remedy for r in found.races] == [SNAPSHOT, BACKWARD, BACKWARD]
@@ -192,5 +201,5 @@ def test_the_order_with_fewer_snapshots_wins():
 
 
 def test_a_store_outside_the_loads_loop_is_unordered():
-    found = race(access(i * 32 + j * 4), access(i * 32, depth=1), (I, J))
+    found = race(access(i * 32 + j * 4), access(i * 32, depth=1), (ROWS, COLUMNS))
     assert isinstance(found, Race) and found.verdict is Verdict.ACROSS and not (found.forward or found.backward)

@@ -1,0 +1,67 @@
+"""What a race is about: accesses of a kernel to real memory, and the verdict on a pair of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from fusekit.index import Form, Var
+from fusekit.ir import Guard
+
+INNERMOST = 99
+BEFORE_LOOP, BEFORE_INNER = "read before the loop", "read before the inner loop"
+FORWARD, BACKWARD, SNAPSHOT, NONE_NEEDED = "loop order forward", "loop order backward", "snapshot", "none needed"
+PAIRING, LAST_BLOCK, BARRIER = "pairing of orbits", "store left to the last block", "block barrier"
+
+
+class Verdict(Enum):
+    """When a load and a store touch one byte; TOO_HARD counts as ACROSS."""
+
+    NEVER = "never"
+    SAME_ITERATION = "same iteration"
+    ACROSS = "across iterations"
+    TOO_HARD = "too hard"
+
+
+class Unless(NamedTuple):
+    """Not all of ``guards`` hold."""
+
+    guards: tuple[Guard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of a kernel to real memory, under *all* of its guards ("or" means several accesses).
+
+    ``address``: the byte of ``block`` over the loop's variables, inner and reduction variables and parameters; None
+    where data decides it. ``extent``: the bytes of the whole layout, which a snapshot keeps. ``depth``: how many loops
+    are around it; a load in fewer than all of them runs before the loops inside it.
+    """
+
+    block: object
+    address: Form | None
+    width: int
+    extent: tuple[int, int]
+    guards: tuple[Guard | Unless, ...] = ()
+    depth: int = INNERMOST
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """``forward``: every conflict loads at an iteration before the store's, so loops that run upwards are right;
+    ``backward`` the other way round. ``remedy`` is empty until ``remedies`` chose one. ``untried`` names a better
+    remedy that is not built."""
+
+    load: Access
+    store: Access
+    verdict: Verdict
+    forward: bool = True
+    backward: bool = True
+    remedy: str = NONE_NEEDED
+    untried: str = ""
+
+
+def is_parameter(var: Var) -> bool:
+    """Is it a number of the call (n0, n1, ...), the same in all iterations?"""
+    return var.name[:1] == "n" and var.name[1:].isdecimal()

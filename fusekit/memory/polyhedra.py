@@ -1,0 +1,112 @@
+"""Races decided by isl (islpy): maps from iterations to bytes, under a budget of operations."""
+# pyright: basic
+# islpy has no types.
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusekit.index import Div, Form, Var
+from fusekit.ir import Guard
+from fusekit.memory.access import (
+    BARRIER,
+    BEFORE_INNER,
+    BEFORE_LOOP,
+    LAST_BLOCK,
+    PAIRING,
+    Access,
+    Race,
+    Unless,
+    Verdict,
+    is_parameter,
+)
+
+
+def decide(load: Access, store: Access, loop: tuple[Var, ...], single: bool, budget: int) -> Race:
+    """The verdict after at most ``budget`` operations; ``single``: elements are the same bytes or share none."""
+    import islpy as isl
+
+    context = isl.Context()  # its own: the budget counts from zero, and threads stay apart
+    context.set_max_operations(budget)
+    try:
+        return _ask(isl, context, load, store, loop, single)
+    except isl.Error:
+        return Race(load, store, Verdict.TOO_HARD, False, False, "", _broadcast(load, loop))
+
+
+def _ask(isl: Any, context: Any, load: Access, store: Access, loop: tuple[Var, ...], single: bool) -> Race:
+    outer = loop[: min(load.depth, store.depth)]
+    reads, writes = (isl.Map(_map_text(x, outer, loop, single), context=context) for x in (load, store))
+    meet = reads.apply_range(writes.reverse())
+    if meet.is_empty():
+        return Race(load, store, Verdict.NEVER)
+    if min(store.depth, len(loop)) < min(load.depth, len(loop)):  # nobody says which of the two comes first
+        return Race(load, store, Verdict.ACROSS, False, False, "", _broadcast(load, loop))
+    crossing = meet.subtract(isl.Map.identity(meet.get_space()))
+    if crossing.is_empty():
+        if len(outer) == len(loop):
+            return Race(load, store, Verdict.SAME_ITERATION)
+        return Race(load, store, Verdict.ACROSS, remedy=BEFORE_INNER if outer else BEFORE_LOOP)
+    space = meet.get_space().domain()
+    forward = crossing.is_subset(isl.Map.lex_lt(space))
+    backward = not forward and crossing.is_subset(isl.Map.lex_gt(space))
+    untried = _broadcast(load, loop) or _better(isl, crossing, outer, not (forward or backward))
+    return Race(load, store, Verdict.ACROSS, forward, backward, "", untried)
+
+
+def _broadcast(load: Access, loop: tuple[Var, ...]) -> str:
+    """A load that some loop does not move reads few bytes many times: those bytes can be stored last."""
+    if load.address is None or all(var in load.address.free for var in loop if var.extent > 1):
+        return ""
+    return LAST_BLOCK
+
+
+def _better(isl: Any, crossing: Any, outer: tuple[Var, ...], both_ways: bool) -> str:
+    if both_ways and crossing.is_equal(crossing.reverse()):
+        return PAIRING
+    if len(outer) > 1:
+        first = isl.Map.universe(crossing.get_space()).equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
+        if crossing.is_subset(first):
+            return BARRIER
+    return ""
+
+
+def _map_text(access: Access, outer: tuple[Var, ...], loop: tuple[Var, ...], single: bool) -> str:
+    """Iterations of the outer loops -> bytes (``single``: first bytes of elements) in isl's notation."""
+    assert access.address is not None
+    free = set(access.address.free).union(*(form.free for form in _guard_forms(access)))
+    variables = list(dict.fromkeys([*loop, *sorted(free, key=lambda v: v.name)]))
+    parameters = [v.name for v in variables if is_parameter(v) and v not in loop]
+    inner = [v.name for v in variables if v not in outer and v.name not in parameters]
+    conditions = [f"0 <= {v.name} < {v.extent}" for v in variables] + [_guard_text(g) for g in access.guards]
+    address = _text(access.address)
+    if not single:
+        inner.append("p")
+        address += " + p"
+        conditions.append(f"0 <= p < {access.width}")
+    quantified = f"exists {', '.join(inner)} : " if inner else ""
+    names = ", ".join(v.name for v in outer)
+    body = " and ".join([*conditions, f"a = {address}"])
+    return f"[{', '.join(parameters)}] -> {{ [{names}] -> [a] : {quantified}{body} }}"
+
+
+def _guard_forms(access: Access) -> list[Form]:
+    return [g.form for guard in access.guards for g in (guard.guards if isinstance(guard, Unless) else (guard,))]
+
+
+def _guard_text(guard: Guard | Unless) -> str:
+    if isinstance(guard, Unless):
+        return f"not ({' and '.join(_guard_text(g) for g in guard.guards) or 'true'})"
+    return f"0 <= {_text(guard.form)} < {guard.extent}"
+
+
+def _text(form: Form) -> str:
+    parts = [str(form.const)] if form.const or not form.terms else []
+    for atom, c in form.terms:
+        if isinstance(atom, Var):
+            parts.append(f"{c}*{atom.name}")
+        elif isinstance(atom, Div):
+            parts.append(f"{c}*floor(({_text(atom.of)})/{atom.by})")
+        else:
+            parts.append(f"{c}*(({_text(atom.of)}) mod {atom.by})")
+    return " + ".join(parts)

@@ -1,0 +1,109 @@
+"""Text: the same graph prints the same, parses back to an equal graph, and mistakes name their line."""
+
+import pytest
+import torch
+
+from fusekit.dtypes import F32, I64
+from fusekit.errors import InvalidGraph, TextSyntaxError
+from fusekit.index import Form, Var
+from fusekit.ir import (
+    Block,
+    Graph,
+    Guard,
+    Layout,
+    Number,
+    Op,
+    Operand,
+    Ordering,
+    Segment,
+    Symbol,
+    Tensor,
+    empty_graph,
+    parse,
+    print_graph,
+)
+from fusekit.programs import PROGRAMS, Program
+from fusekit.trace import record
+
+ODD_ARGS = (
+    float("nan"), float("-inf"), -0.0, 0.0, 1, True, 1.0, -1e-7, 2**63 - 1, 3j, complex("nan"), None, "it's ) writes 0", "a\nb",
+    Symbol("torch.contiguous_format"), F32, (), ((1, 2), (I64, None)), Number(0, 2.5), Number(1, 7),
+)  # fmt: skip
+
+
+def sample() -> Graph:
+    """A graph with a parameter in a layout, odd arguments, a segment and every kind of edge."""
+    draft = empty_graph("f").draft("test")
+    block = draft.add_block(Block(100, "cpu", "argument"))
+    whole, element = Layout.contiguous((5, 5), F32), Layout.of(Form.of(Var("n1", 25)) * 4, (), (), F32)
+    a = draft.add_tensor(Tensor(F32, (5, 5)), id="%a", block=block, layout=whole, role="input")
+    b = draft.add_tensor(Tensor(F32, ()), id="%b", block=block, layout=element, role="input")
+    odd = draft.add_tensor(Tensor(F32, (5,)), id="%odd", block=block, layout=Layout.of(2, (5,), (6,), F32))
+    draft.add_op(Op("fk.input"), (), (a, b), id="^in")
+    value = draft.add_tensor(Tensor(F32, (5, 5)), id="%a.in")
+    load = draft.add_op(Op("fk.load", (Operand(0),)), (a,), (value,), id="^load")
+    mixed = draft.add_tensor(Tensor(F32, (5, 5)), id="%overlay")
+    i0 = Form.of(Var("i0", 5))
+    kwargs = (("index", ()), ("where", (Guard(i0 - Form.of(Var("n1", 25)), 1), Guard(i0 // 2 % 2, 1))))
+    draft.add_op(Op("fk.overlay", (Operand(0), Operand(1)), kwargs), (value, value), (mixed,))
+    store = draft.add_op(Op("fk.store", (Operand(0), Operand(1)), writes=(1,)), (mixed, a), (), id="^store")
+    draft.add_op(Op("aten.odd.default", (Operand(0), *ODD_ARGS), (("alpha", -2),), (0,), ((0, 0),)), (a,), (odd,))
+    draft.order(load, store, Ordering(("RAW", "WAR"), "element [0,0]"))
+    draft.add_segment(Segment("pointwise", (5, 5)), [load, store])
+    return draft.finish().graph
+
+
+def test_sample_round_trips() -> None:
+    graph = sample()
+    text = print_graph(graph)
+    assert parse(text) == graph
+    assert print_graph(parse(text)) == text
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_traced_programs_round_trip(program: Program) -> None:
+    graph = record(program.fn, program.make((6, 5), torch.float32)).graph
+    assert parse(print_graph(graph)) == graph
+
+
+def test_numbers_that_compare_equal_are_told_apart() -> None:
+    """1, 1.0 and True are equal to Python, 0.0 and -0.0 too; graphs with them are not."""
+
+    def with_arg(value: object) -> Graph:
+        draft = empty_graph("f").draft("test")
+        draft.add_op(Op("aten.full.default", (value,)))
+        return draft.finish().graph
+
+    kinds = (1, 1.0, True, 0.0, -0.0, float("nan"))
+    for i, a in enumerate(kinds):
+        for j, b in enumerate(kinds):
+            assert (with_arg(a) == with_arg(b)) == (i == j)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("%a : f32 (5:5", "line 3"),
+        ("%a : f33 (5):(1)+0 in @0 input", "line 3"),
+        ("^0 %x = fk.load(%nobody", "line 3"),
+        ("who knows", "no line of a graph"),
+        ("@0 : 3 bytes cpu argument", "defined twice"),
+        ("^0 = aten.full.default(?)", "is no argument"),
+    ],
+)
+def test_mistakes_name_their_line(line: str, says: str) -> None:
+    text = f"graph f {{\n  @0 : 100 bytes cpu argument\n  {line}\n}}\n"
+    with pytest.raises(TextSyntaxError, match=says) as caught:
+        parse(text)
+    assert "line 3" in str(caught.value)
+
+
+def test_text_of_an_illegal_graph_names_the_invariant() -> None:
+    text = "graph f {\n  %a : f32 [2]\n  %b : f32 [2]\n  ^0 %b = aten.exp.default(%a)\n}\n"
+    with pytest.raises(InvalidGraph, match="defined-before-use"):
+        parse(text)
+
+
+def test_no_graph_at_all() -> None:
+    with pytest.raises(TextSyntaxError, match="graph NAME"):
+        parse("")

@@ -13,7 +13,7 @@ from fusekit.draw.program import input_capsules, last_row
 from fusekit.draw.traffic import traffic_text
 from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
 from fusekit.ids import NodeId
-from fusekit.index import Form, print_form
+from fusekit.index import Div, Form, Mod, print_form
 from fusekit.ir import Graph
 from fusekit.memory.inverse import Kind, locate
 
@@ -42,7 +42,15 @@ def segments_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, n
     ties += [Edge(a.key, b.key, "hidden") for a, b in zip(records, records[1:], strict=False)]
     desc = f"{title}. {said}. " + " ".join(_sentence(graph, kernels, s) for s in graph.segments())
     parts = (*capsules, *loose, *frames, *cuts, *nodes, *records)
-    return Picture(title, said, parts, (*spines, *edges, *order_edges, *ties), desc, last_row(graph, flow))
+    rows = (*_first_row(graph, flow, taken), *last_row(graph, flow))
+    return Picture(title, said, parts, (*spines, *edges, *order_edges, *ties), desc, rows)
+
+
+def _first_row(graph: Graph, flow: Flow, taken: set[str]) -> tuple[tuple[str, ...], ...]:
+    """Inputs side by side above a single launch; above several, each stands best near the segment that reads it."""
+    launching = [s for s in graph.segments() if graph.segment(s).scheduler != "alias"]
+    keys = tuple(str(t) for t in graph.inputs() if t in flow.parts and t not in taken)
+    return (keys,) if len(launching) == 1 and 1 < len(keys) <= 6 and not taken else ()
 
 
 def _without_idle(graph: Graph, flow: Flow) -> Flow:
@@ -210,6 +218,7 @@ def _access_text(graph: Graph, access: Access) -> str:
     form: Form = access.address
     if base is not None and graph.layout(base).dtype.width == access.width:
         found = locate(form, graph.layout(base))
-        if found.kind is Kind.INSIDE:
+        split = any(isinstance(atom, Div | Mod) for digit in found.index for atom, _ in digit.terms)
+        if found.kind is Kind.INSIDE and not split:  # a flattened loop reads better flat
             return f"{name}[{', '.join(map(print_form, found.index))}]"
     return f"{name}[{print_form(form.exact_quotient(access.width))}]" if form.is_divisible(access.width) else f"{name}[{print_form(form)} B]"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from fusekit.draw.far import by_place
 from fusekit.draw.notes import Notes
 from fusekit.draw.traffic import touched
-from fusekit.draw.words import base_name, bytes_text, is_view, line_text, place_text, segment_text, tensor_text
+from fusekit.draw.words import base_name, bytes_text, line_text, place_text, segment_text, tensor_text
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Ordering
+from fusekit.passes.base import is_view
 
 COLUMNS = 48  # ops that have columns of their own
 LANES = 24
@@ -152,7 +153,10 @@ def _part_name(graph: Graph, block: NodeId, part: tuple[int, int], count: int) -
     around = [t for t in graph.inputs() if graph.block_of(t) == block and _holds(graph.layout(t).extent, part)]
     if len(around) == 1 and count == 2:
         return f"rest of {tensor_text(graph, around[0])}"
-    return f"{bytes_text(high - low)} from {bytes_text(low)}" if low else f"first {bytes_text(high)}"
+    if not low:
+        return f"first {bytes_text(high)}"
+    size = bytes_text(high - low)
+    return f"last {size}" if high >= graph.block(block).nbytes else f"{size} at {bytes_text(low)}"
 
 
 def _holds(outer: tuple[int, int], inner: tuple[int, int]) -> bool:

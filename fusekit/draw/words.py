@@ -9,8 +9,11 @@ from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, print_form
 from fusekit.ir import Graph, Guard, Layout, Number, Op, Operand, Symbol, Tensor
-from fusekit.memory.relation import relate
 from fusekit.memory.inverse import Kind
+from fusekit.memory.relation import relate
+from fusekit.ops import is_pointwise
+from fusekit.passes.base import is_view
+from fusekit.passes.movement import RULES
 
 REDUCTIONS = frozenset(
     "sum mean prod amax amin max min argmax argmin any all var std var_mean std_mean logsumexp norm linalg_vector_norm "
@@ -95,7 +98,7 @@ def op_title(graph: Graph, node: NodeId) -> str:
         return name
     numbers = [argument_text(a) for a in op.args if isinstance(a, (int, float, Number)) and not isinstance(a, bool)]
     text = " ".join(numbers[:2])
-    return f"{name} {text}" if text and len(text) <= 14 and op_kind(graph, node) != "view" else name
+    return f"{name} {text}" if text and len(text) <= 14 and is_pointwise(op.target) else name
 
 
 def op_kind(graph: Graph, node: NodeId) -> str:
@@ -115,35 +118,14 @@ def op_kind(graph: Graph, node: NodeId) -> str:
         return "view"
     if base_name(op) in REDUCTIONS and not _keeps_shape(graph, node):
         return "reduction"
-    return "pointwise" if _is_broadcast(graph, node) else "library"
-
-
-def is_view(graph: Graph, node: NodeId) -> bool:
-    """Does it only give other layouts of memory that it takes?"""
-    homes = {graph.block_of(t) for t in graph.operands(node)} - {None}
-    results = graph.results(node)
-    return bool(results) and not graph.op(node).writes and all(graph.block_of(t) in homes for t in results)
+    if not is_pointwise(op.target) and op.target not in RULES:
+        return "library"
+    return "pointwise" if graph.operands(node) else "constant"
 
 
 def _keeps_shape(graph: Graph, node: NodeId) -> bool:
     operands, results = graph.operands(node), graph.results(node)
     return len(operands) > 1 and graph.tensor(results[0]).shape == graph.tensor(operands[0]).shape
-
-
-def _is_broadcast(graph: Graph, node: NodeId) -> bool:
-    """Is the result's shape the broadcast of the operands' shapes?"""
-    results = graph.results(node)
-    if len(results) != 1:
-        return False
-    wanted = graph.tensor(results[0]).shape
-    shapes = [graph.tensor(t).shape for t in graph.operands(node)]
-    if not shapes:
-        return True
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(s)) + s for s in shapes]
-    return all(len({n for n in column if n != 1}) <= 1 for column in zip(*padded, strict=True)) and wanted == tuple(
-        next((n for n in column if n != 1), 1) for column in zip(*padded, strict=True)
-    )
 
 
 def op_detail(graph: Graph, node: NodeId) -> str:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Number
+from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.build import Nest, Root
 from fusekit.lower.nest import Item
 from fusekit.lower.program import (
@@ -47,10 +48,9 @@ class _Assembler:
     def level(self, depth: int) -> tuple[Statement, ...]:
         """What stands inside ``depth`` loops: tests, values, the next loop, stores."""
         items = [item for item in self.nest.items if self.nest.depth(item) == depth]
-        items.sort(key=lambda item: not isinstance(item.statement, Test))  # stable
         out: list[Statement] = []
-        for cases, group in groupby(items, key=lambda item: self.nest.cases[item.name]):
-            out += self._guarded(cases, list(group))
+        for cases, group in arrange(items, self.nest.cases):
+            out += self._guarded(cases, group)
         loops = self.nest.loops.order
         if depth < len(loops):
             inner = self.level(depth + 1)
@@ -59,7 +59,7 @@ class _Assembler:
         return tuple(out)
 
     def _guarded(self, cases: Cases, group: list[Item]) -> list[Statement]:
-        if cases == ALWAYS:
+        if cases == ALWAYS or (cases and not any(map(is_costly, group))):
             return [self._statement(item) for item in group]
         inside = {item.name for item in group}
         live = [item for item in group if item.name in self.stored or not self.users.get(item.name, set()) <= inside]

@@ -38,7 +38,7 @@ from fusekit.lower.program import (
 from fusekit.ops import functions
 
 WIDTH = 118
-RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", *functions()})
+RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", "where", *functions()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _Printer:
             case Assign(name, value, _, ops):
                 self.commented(f"{name} = {self.expr(value)}", ops)
             case Test(name, guards):
-                self.put(f"{name} = {' and '.join(map(_guard, guards))}")
+                self.put(f"{name} = {_both([side for guard in guards for side in _sides(guard)])}")
             case Store():
                 self.store(statement)
             case Snapshot(name, memory, first, last):
@@ -177,7 +177,8 @@ class _Printer:
             case Bits(of, source, dtype):
                 return scalars.bits(of.name, source, dtype)
             case Select(test, inside, outside, _):
-                return f"{inside.name} if {test} else {outside.name}"
+                self.memory.add("where")
+                return f"where({test}, {inside.name}, {outside.name})"
             case Apply(scalar, operands, _):
                 return scalars.apply(scalar, [self.expr(operand) for operand in operands])
             case _:
@@ -193,25 +194,19 @@ def _element(memory: str, address: Form, dtype: DType) -> tuple[str, str]:
     return base, print_form((address - rest).exact_quotient(dtype.width))
 
 
-def _guard(guard: Guard) -> str:
-    """The condition, without the side that ranges prove."""
+def _both(sides: list[str]) -> str:
+    """All of them, without the branches of ``and``."""
+    return " & ".join(f"({side})" for side in sides) if len(sides) > 1 else sides[0]
+
+
+def _sides(guard: Guard) -> list[str]:
+    """The comparisons of a guard that ranges do not prove; ``0 <= i0 - 3`` reads as ``i0 >= 3``."""
     low, high = guard.form.bounds
-    text = print_form(guard.form)
+    moving, first = print_form(guard.form - guard.form.const), -guard.form.const
     if guard.extent == 1:
-        return _equals_zero(guard.form)
-    if low >= 0:
-        return f"{text} < {guard.extent}"
-    if high < guard.extent:
-        return f"{text} >= 0"
-    return f"0 <= {text} < {guard.extent}"
-
-
-def _equals_zero(form: Form) -> str:
-    """``i0 - 3 == 0`` reads better as ``i0 == 3``."""
-    moving = form - form.const
-    if form.const < 0 or not form.const:
-        return f"{print_form(moving)} == {-form.const}"
-    return f"{print_form(form)} == 0"
+        return [f"{moving} == {first}"]
+    sides = [f"{moving} >= {first}"] if low < 0 else []
+    return sides + ([f"{moving} < {first + guard.extent}"] if high >= guard.extent else [])
 
 
 def _cases(cases: Cases) -> str:

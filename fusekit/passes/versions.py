@@ -56,6 +56,7 @@ class Memory:
     def __init__(self, values: Values, alive: Callable[[NodeId], bool], emit: Callable[[Flush], None]):
         self.values, self._alive, self._emit = values, alive, emit
         self._blocks: dict[NodeId, BlockState] = {}
+        self._pending: dict[NodeId, BlockState] = {}  # those with writes, in the order of their first
         self._memo: dict[tuple[NodeId, int, int, Layout], Value] = {}
 
     def state(self, block: NodeId) -> BlockState:
@@ -116,6 +117,7 @@ class Memory:
         kept = [w for w in state.writes if relate(w[0], region).kind is not Kind.INSIDE]
         state.writes = [*kept, (region, value)]
         state.version += 1
+        self._pending[block] = state
 
     # ---- real memory
 
@@ -131,24 +133,25 @@ class Memory:
             along += more
             chosen |= {b for b, _ in more}
             dying |= chosen
-        stores = tuple(store for b in self._blocks if b in chosen for store in self._stores(self._blocks[b]))
+        stores = tuple(store for b, state in self._pending.items() if b in chosen for store in self._stores(state))
         if stores or dying:
-            self._emit(Flush(stores, reason, tuple(along), tuple(b for b in self._blocks if b in dying)))
+            self._emit(Flush(stores, reason, tuple(along), tuple(dying)))
         for b in dying:
             state = self.state(b)
             state.writes, state.epoch, state.version = [], state.epoch + 1, state.version + 1
+            self._pending.pop(b, None)
 
     def _dependents(self, dying: set[NodeId], chosen: set[NodeId]) -> Iterator[tuple[NodeId, NodeId]]:
         stale = {(b, self.state(b).epoch) for b in dying}
         if not stale:
             return
-        for b, state in self._blocks.items():
-            if b in chosen or not state.writes or not self._alive(b):
-                continue
-            for _, value in state.writes:
-                if hit := next((block for block, epoch in value.reads if (block, epoch) in stale), None):
+        for b, state in list(self._pending.items()):
+            if not self._alive(b):
+                del self._pending[b]  # nothing will read it: its writes are never made
+            elif b not in chosen:
+                reads = (read for _, value in state.writes for read in value.reads)
+                if hit := next((block for block, epoch in reads if (block, epoch) in stale), None):
                     yield b, hit
-                    break
 
     def _stores(self, state: BlockState) -> Iterator[Store]:
         """The greatest pending regions, each with the final version's value over it.

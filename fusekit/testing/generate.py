@@ -53,7 +53,7 @@ class Drawn:
 
 def random_program(seed: int, *, steps: int = 12, errors: bool = False) -> RandomProgram:
     """The program of a seed, of up to ``steps`` ops. ``errors``: its last op may be one that eager refuses."""
-    return _Maker(Seeded(random.Random(seed)), errors).make(steps)
+    return _Maker(Seeded(random.Random(seed)), errors).make(min(3, steps), steps)
 
 
 def programs(*, steps: int = 8, errors: bool = False) -> st.SearchStrategy[RandomProgram]:
@@ -61,7 +61,7 @@ def programs(*, steps: int = 8, errors: bool = False) -> st.SearchStrategy[Rando
 
     @st.composite
     def build(draw: Callable[[st.SearchStrategy[int]], int]) -> RandomProgram:
-        return _Maker(Drawn(draw), errors).make(steps)
+        return _Maker(Drawn(draw), errors).make(min(1, steps), steps)
 
     return build()
 
@@ -93,14 +93,16 @@ class _Maker:
 
     # ---- a program
 
-    def make(self, most: int) -> RandomProgram:
+    def make(self, fewest: int, most: int) -> RandomProgram:
         self.exact = not self.chance(35)
         buffers, views = self._arguments()
         start = RandomProgram(buffers, views, (), ())
         self.space = {"torch": torch, **dict(zip(NAMES, start.make(), strict=False))}
         self.names = list(NAMES[: len(views)])
         steps: list[Step] = []
-        for _ in range(self.number(min(3, most), most)):
+        for k in range(most):
+            if k >= fewest and not self.chance(90):
+                break
             text = self._step()
             if text is None:
                 continue

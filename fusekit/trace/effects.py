@@ -131,7 +131,7 @@ class Watcher:
     _SEEDING = ("manual_seed", "seed", "set_state")
     _NAMES_AT_RUN_TIME = ("globals", "vars", "getattr", "locals", "attrgetter")
     _HOMES = ("time", "_io", "posix", "select", "_socket")
-    _UNREPEATABLE = ("next", "input", "open", "urandom", "now", "id")
+    _UNREPEATABLE = ("input", "open", "urandom", "now", "id")
 
     def __init__(self) -> None:
         self.codes: set[types.CodeType] = set()

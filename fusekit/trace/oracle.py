@@ -45,6 +45,42 @@ def ask_eager(
     return zeros if zeros is not None and type(zeros) is type(ones) else Verdict.FINE
 
 
+_missing: dict[object, bool] = {}
+
+
+def lacks_kernel(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Has eager no kernel for these dtypes? (Fakes do not say; a fused kernel would compute on.)
+
+    Asked once for each overload and dtypes, of tensors of one element; other errors, of shapes say, do not count.
+    """
+    if torch.Tag.pointwise not in func.tags and torch.Tag.reduction not in func.tags or func._schema.is_mutable:
+        return False
+    tensors = list(tensors_in([list(args), dict(kwargs)]))
+    scalars = tuple(type(value) for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor))
+    key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), scalars, kwargs.get("dtype"))
+    if key not in _missing:
+
+        def one(t: torch.Tensor) -> torch.Tensor:
+            return torch.ones((1,) * t.dim(), dtype=t.dtype, device=t.device)
+
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            _missing[key] = _is_unimplemented(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
+    return _missing[key]
+
+
+def _is_unimplemented(func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    generators = default_generators()
+    states = [generator.get_state() for generator in generators]
+    try:
+        func(*args, **kwargs)
+    except Exception as error:
+        return "not implemented for" in str(error)
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+    return False
+
+
 def default_generators() -> list[torch.Generator]:
     """The generators that torch draws from by default, on every device in use."""
     found = [torch.default_generator]

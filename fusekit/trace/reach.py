@@ -119,6 +119,10 @@ class Reach:
             reached[entry] = own and (entry.parent is None or reached[entry.parent])
         return [e for e in self.entries if reached[e] and _is_guarded(e.value)]
 
+    def iterators(self) -> list[str]:
+        """Paths of iterators that the executed code may have advanced (after ``guards``)."""
+        return [e.path for e in self.entries if self._reached[e] and isinstance(e.value, Iterator)]
+
     def paths(self, t: torch.Tensor) -> Sequence[Entry]:
         """The named paths of a tensor (after ``guards``): those the executed code can have taken."""
         return [entry for entry in self.tensors.get(id(t), ()) if self._reached[entry]]

@@ -57,6 +57,7 @@ def record(
     generators = [leaf for _, leaf in leaves if isinstance(leaf, torch.Generator)]
     out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators)
     guards = reach.guards(code_names(watcher.codes), watcher.is_wide)
+    _refuse_iterators([*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
     names = naming.argument_names(fn, args, kwargs)
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     out_leaves, spec = tree_flatten(out)
@@ -223,6 +224,12 @@ def _refuse_gradients(recorder: Recorder) -> None:
         if fake.requires_grad != t.requires_grad or joined:
             what = "a caller's tensor would become part of the autograd graph"
             raise UnsupportedError(what, None, refusals.OR_NO_GRAD)
+
+
+def _refuse_iterators(paths: Sequence[str]) -> None:
+    if paths:
+        what = f"{paths[0]} is an iterator, whose next items a recording would freeze"
+        raise UnsupportedError(what, None, "make it inside the function, or pass the items as arguments")
 
 
 def _refuse_mixed_devices(program: Program) -> None:

@@ -21,7 +21,7 @@ from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
 from fusekit.trace import eager_rules, refusals
 from fusekit.trace.nested import tensors_in
-from fusekit.trace.oracle import Verdict, ask_eager
+from fusekit.trace.oracle import Verdict, ask_eager, lacks_kernel
 from fusekit.trace.origin import user_origin
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
 from fusekit.trace.schema import base_name, operands
@@ -41,7 +41,7 @@ class Recorder(TorchDispatchMode):
         self.calls: list[Call] = []
         self.first: dict[int, Place] = {}
         self.constants: list[tuple[torch.Tensor, int]] = []  # (private copy, object)
-        self.objects: dict[int, tuple[object, ObjectRef]] = {}  # non-tensor objects, by id
+        self.objects: dict[int, tuple[torch.Generator, ObjectRef]] = {}  # by address
         self.swapped: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a real tensor -> (it, its fake)
         self.versions: dict[int, int | None] = {}
         self.is_exact = False  # storages matter as such: as_strided, view(dtype)
@@ -184,17 +184,18 @@ class Recorder(TorchDispatchMode):
             return type(value)([self._lower(item) for item in value])
         return value
 
-    def object_ref(self, value: object, symbol: str | None = None) -> ObjectRef:
-        """How ops name an object that they take as it is; ``symbol`` at its first mention, else ``object:<n>``."""
-        if id(value) not in self.objects:
+    def object_ref(self, value: torch.Generator, symbol: str | None = None) -> ObjectRef:
+        """How ops name a generator; ``symbol`` at its first mention, else ``object:<n>``."""
+        key = value._cdata  # Python may see one generator as several objects
+        if key not in self.objects:
             count = sum(ref.symbol.startswith("object:") for _, ref in self.objects.values())
-            self.objects[id(value)] = (value, ObjectRef(symbol or f"object:{count}"))
-        return self.objects[id(value)][1]
+            self.objects[key] = (value, ObjectRef(symbol or f"object:{count}"))
+        return self.objects[key][1]
 
     # ---- eager's errors, and ours
 
     def _raise_as_eager(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        if eager_rules.is_suspicious(func, args, kwargs):
+        if eager_rules.is_suspicious(func, args, kwargs) or self._lacks_kernel(func, args, kwargs):
             verdict = self._ask(func, args, kwargs)
             if verdict is Verdict.FINE:
                 return
@@ -202,6 +203,13 @@ class Recorder(TorchDispatchMode):
                 raise verdict
         if error := eager_rules.error_by_rules(func, args, kwargs, self.room):
             raise RuntimeError(error)
+
+    def _lacks_kernel(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+        self.is_asking = True
+        try:
+            return lacks_kernel(func, args, kwargs)
+        finally:
+            self.is_asking = False
 
     def _ask(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> Exception | Verdict:
         self.is_asking = True

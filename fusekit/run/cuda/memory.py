@@ -1,0 +1,195 @@
+"""Loads and stores of compiled CUDA kernels: raw addresses, one function a dtype, a width and a memory.
+
+``load_f32(base, i)`` reads element ``i`` from byte address ``base`` (int64); ``load_f32x4`` reads four from there as a
+tuple, in one access that must be aligned to its own size, and ``load_shared_...`` does the same in shared memory. The
+address of a single element must be aligned to the element.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.cuda import cgutils, types
+from numba.cuda.extending import intrinsic
+
+from fusekit.run.cuda.kinds import HALVES, WIDTHS, lane_counts
+
+I16, I32, I64 = (ir.IntType(n) for n in (16, 32, 64))
+HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+# dtype name -> Numba's type of the register
+REGISTERS: dict[str, Any] = {
+    "bool": types.boolean, "u8": types.uint8, "u16": types.uint16, "u32": types.uint32, "u64": types.uint64,
+    "i8": types.int8, "i16": types.int16, "i32": types.int32, "i64": types.int64,
+    "bf16": types.float32, "f16": types.float32, "f32": types.float32, "f64": types.float64,
+}  # fmt: skip
+GLOBAL, SHARED = 1, 3
+SPACES = {"": GLOBAL, "shared_": SHARED}
+
+
+def assembly(builder: Any, result: Any, text: str, constraints: str, args: list[Any], effect: bool = False) -> Any:
+    """One PTX instruction; ``effect``: it may not be moved, merged or dropped."""
+    kinds = [arg.type for arg in args]
+    return builder.call(ir.InlineAsm(ir.FunctionType(result, kinds), text, constraints, effect), args)
+
+
+def stored(name: str) -> Any:
+    """LLVM's type of an element in memory."""
+    return {"f32": F32, "f64": F64}.get(name) or ir.IntType(8 * WIDTHS[name])
+
+
+def carrier(name: str, count: int) -> tuple[Any, int]:
+    """(LLVM type, number) of the words in which ``count`` elements travel; narrow ones share 32-bit words."""
+    if WIDTHS[name] >= 4:
+        return stored(name), count
+    size = count * WIDTHS[name]
+    return ir.IntType(8 * min(size, 4)), max(1, size // 4)
+
+
+def element(builder: Any, base: Any, at: Any, name: str, target: Any, space: int) -> Any:
+    """Pointer to ``target`` at element ``at`` of ``base``: a step from a typed base keeps constants in the access."""
+    if at.type.width < 64:
+        at = builder.sext(at, I64)
+    start = builder.inttoptr(base, stored(name).as_pointer(space))
+    return builder.bitcast(builder.gep(start, [at]), target.as_pointer(space))
+
+
+def widen(builder: Any, raw: Any, name: str) -> Any:
+    """The register of what memory holds."""
+    if name == "bool":
+        return builder.icmp_unsigned("!=", raw, raw.type(0))
+    if name == "bf16":
+        return builder.bitcast(builder.shl(builder.zext(raw, I32), I32(16)), F32)
+    return builder.fpext(builder.bitcast(raw, HALF), F32) if name == "f16" else raw
+
+
+def narrow(builder: Any, value: Any, name: str) -> Any:
+    """What memory holds of a register; halves round to nearest even."""
+    if name == "bool":
+        return builder.zext(value, ir.IntType(8))
+    if name in HALVES:
+        return assembly(builder, I16, f"cvt.rn.{name}.f32 $0, $1;", "=h,f", [value])
+    return value
+
+
+def split(builder: Any, words: list[Any], name: str, count: int) -> list[Any]:
+    """The registers of elements that travelled in ``words``."""
+    kind = stored(name)
+    if words[0].type == kind:
+        return [widen(builder, word, name) for word in words]
+    each = count // len(words)
+    raws = []
+    for word in words:
+        for k in range(each):
+            moved = builder.lshr(word, word.type(k * kind.width)) if k else word
+            raws.append(builder.trunc(moved, kind))
+    return [widen(builder, raw, name) for raw in raws]
+
+
+def joined(builder: Any, values: list[Any], name: str) -> list[Any]:
+    """The words in which registers travel."""
+    kind, number = carrier(name, len(values))
+    if kind == stored(name):
+        return [narrow(builder, value, name) for value in values]
+    if name in HALVES:
+        pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
+        text = f"cvt.rn.{name}x2.f32 $0, $2, $1;"
+        return [assembly(builder, I32, text, "=r,f,f", pair) for pair in pairs]
+    each, words = len(values) // number, []
+    for k in range(number):
+        word = kind(0)
+        for j, value in enumerate(values[k * each : (k + 1) * each]):
+            raw = builder.zext(narrow(builder, value, name), kind)
+            word = builder.or_(word, builder.shl(raw, kind(8 * WIDTHS[name] * j)) if j else raw)
+        words.append(word)
+    return words
+
+
+def read_words(builder: Any, args: Any, name: str, count: int, space: int) -> list[Any]:
+    """One access that reads ``count`` elements."""
+    kind, number = carrier(name, count)
+    vector = ir.VectorType(kind, number) if number > 1 else kind
+    value = builder.load(element(builder, *args[:2], name, vector, space))
+    value.align = count * WIDTHS[name]
+    return [builder.extract_element(value, I32(k)) for k in range(number)] if number > 1 else [value]
+
+
+def write_words(builder: Any, args: Any, words: list[Any], name: str, count: int, space: int) -> None:
+    """One access that writes ``count`` elements."""
+    value = words[0]
+    if len(words) > 1:
+        value = ir.Constant(ir.VectorType(words[0].type, len(words)), ir.Undefined)
+        for k, word in enumerate(words):
+            value = builder.insert_element(value, word, I32(k))
+    done = builder.store(value, element(builder, *args[:2], name, value.type, space))
+    done.align = count * WIDTHS[name]
+
+
+def _load(name: str, count: int, space: int) -> Any:
+    def load(context: Any, base: Any, at: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            values = split(builder, read_words(builder, args, name, count, space), name, count)
+            return values[0] if count == 1 else cgutils.pack_array(builder, values)
+
+        kind = REGISTERS[name]
+        return (kind if count == 1 else types.UniTuple(kind, count))(types.int64, at), build
+
+    return load
+
+
+def _store(name: str, count: int, space: int) -> Any:
+    def store(context: Any, base: Any, at: Any, value: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            held = args[2]
+            values = [held] if count == 1 else [builder.extract_value(held, k) for k in range(count)]
+            write_words(builder, args, joined(builder, values, name), name, count, space)
+            return context.get_dummy_value()
+
+        kind = REGISTERS[name]
+        return types.void(types.int64, at, kind if count == 1 else types.UniTuple(kind, count)), build
+
+    return store
+
+
+def _store_lanes(name: str, count: int) -> Any:
+    def store_lanes(context: Any, base: Any, at: Any, value: Any, first: Any, last: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            base, at, held, first, last = args
+            for k in range(count):
+                with builder.if_then(is_between(builder, k, first, last)):
+                    words = joined(builder, [builder.extract_value(held, k)], name)
+                    write_words(builder, (base, builder.add(at, I64(k))), words, name, 1, GLOBAL)
+            return context.get_dummy_value()
+
+        lanes = types.UniTuple(REGISTERS[name], count)
+        return types.void(types.int64, types.int64, lanes, types.int64, types.int64), build
+
+    return store_lanes
+
+
+def is_between(builder: Any, lane: int, first: Any, last: Any) -> Any:
+    """first <= lane < last."""
+    return builder.and_(
+        builder.icmp_signed("<=", first, I64(lane)), builder.icmp_signed("<", I64(lane), last)
+    )  # fmt: skip
+
+
+def _named(name: str, build: Any) -> Any:
+    build.__name__ = build.__qualname__ = name
+    return intrinsic(build)
+
+
+def _names() -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name in WIDTHS:
+        for count in (1, *lane_counts(name)):
+            tail = f"{name}x{count}" if count > 1 else name
+            for word, space in SPACES.items():
+                out[f"load_{word}{tail}"] = _load(name, count, space)
+                out[f"store_{word}{tail}"] = _store(name, count, space)
+            if count > 1:
+                out[f"store_lanes_{tail}"] = _store_lanes(name, count)
+    return {name: _named(name, build) for name, build in out.items()}
+
+
+NAMES = _names()

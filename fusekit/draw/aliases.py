@@ -13,6 +13,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph, Layout
 from fusekit.ir.text import print_layout
 from fusekit.memory.overlap import Overlap, overlap
+import itertools
 
 PILLS = 8  # layouts of one group that are drawn
 WORDS = {
@@ -33,15 +34,31 @@ def aliases_picture(graph: Graph, notes: Notes, title: str, note: str) -> Pictur
     for group in groups:
         frames.append(group.frame(graph, notes))
         spines += group.spines()
-    arrows = [Edge(g.key_of(t), flow.drawn[op][-1]) for op in sorted(ends, key=graph.position) for g, t in _touches(graph, groups, op)]
+    arrows = [
+        Edge(g.key_of(t), flow.drawn[op][-1])
+        for op in sorted(ends, key=graph.position)
+        for g, t in _touches(graph, groups, op)
+    ]
     nodes, order_edges = hazards(graph, flow, notes, orders)
     drawn = keys | {g.key_of(t) for g in groups for t in g.members}
-    order_edges = [e for e in order_edges if {e.tail, e.head} & {n.key for n in nodes} and (e.tail in keys or e.head in keys)]
+    order_edges = [
+        e for e in order_edges if {e.tail, e.head} & {n.key for n in nodes} and (e.tail in keys or e.head in keys)
+    ]
     alive = {e.tail for e in order_edges} & {e.head for e in order_edges}
     parts: tuple[Part | Frame, ...] = (*frames, *cards, *(n for n in nodes if n.key in alive))
-    edges = [*spines, *(e for e in arrows if e.head in keys and e.tail in drawn), *(e for e in order_edges if {e.tail, e.head} & alive)]
+    edges = [
+        *spines,
+        *(e for e in arrows if e.head in keys and e.tail in drawn),
+        *(e for e in order_edges if {e.tail, e.head} & alive),
+    ]
     said = note or notes.summary(graph) or aliases_note(graph, len(groups))
-    return Picture(title, said, parts, tuple(dict.fromkeys(edges)), f"{title}. {said}. " + " ".join(g.sentence(graph) for g in groups))
+    return Picture(
+        title,
+        said,
+        parts,
+        tuple(dict.fromkeys(edges)),
+        f"{title}. {said}. " + " ".join(g.sentence(graph) for g in groups),
+    )
 
 
 def aliases_note(graph: Graph, groups: int) -> str:
@@ -86,7 +103,7 @@ class Group:
 
     def spines(self) -> list[Edge]:
         leads = list(self.first)
-        return [Edge(a, b, "maybe" if self.may else "spine") for a, b in zip(leads, leads[1:], strict=False)]
+        return [Edge(a, b, "maybe" if self.may else "spine") for a, b in itertools.pairwise(leads)]
 
     def _pill(self, graph: Graph, notes: Notes, lead: NodeId, tensors: list[NodeId]) -> Pill:
         names = list(dict.fromkeys(t[1:] for t in tensors))
@@ -98,7 +115,17 @@ class Group:
         type_ = f"{layout.dtype}[{','.join(map(str, layout.shape))}] {strides}"
         crosses = any(t in graph.inputs() or t in graph.outputs() for t in tensors)
         mark = notes.mark(lead)
-        return Pill(lead, lead, name, type_, self.letter, view, crosses, mark=mark if mark == "added" else "", tip=notes.tip(*facts, about=tensors))
+        return Pill(
+            lead,
+            lead,
+            name,
+            type_,
+            self.letter,
+            view,
+            crosses,
+            mark=mark if mark == "added" else "",
+            tip=notes.tip(*facts, about=tensors),
+        )
 
     def sentence(self, graph: Graph) -> str:
         names = ", ".join(t[1:] for t in self.first)

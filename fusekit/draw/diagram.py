@@ -47,9 +47,13 @@ class Diagram:
         target = Path(path)
         text = {".svg": self.svg, ".dot": self.dot, ".gv": self.dot}.get(target.suffix.lower())
         if text is None:
-            raise UnsupportedError(f"a diagram is not saved as {target.suffix or 'a file without ending'}", target, "use .svg or .dot")
+            raise UnsupportedError(
+                f"a diagram is not saved as {target.suffix or 'a file without ending'}", target, "use .svg or .dot"
+            )
         if not text:
-            raise UnsupportedError("this view is drawn without Graphviz, so it has no DOT text", target, "save it as .svg")
+            raise UnsupportedError(
+                "this view is drawn without Graphviz, so it has no DOT text", target, "save it as .svg"
+            )
         target.write_text(text, encoding="utf-8")
         return target
 
@@ -75,12 +79,13 @@ def diagram(
     kernels: Mapping[NodeId, Kernel] | None = None,
     title: str = "",
     note: str = "",
+    far: bool | None = None,
     timeout: float | None = None,
 ) -> Diagram:
     """``view``: program, aliases, segments or memory. ``since``: mark what was added, removed and changed since then.
 
-    ``kernels`` (by segment) add race records and what runs before the loop. Large graphs are drawn at far zoom, where a
-    segment (or a run of ops of one module or line) is one node. Raises UnsupportedError for an unknown view.
+    ``kernels`` (by segment) add race records and what runs before the loop. ``far``: a segment (or a run of ops of one
+    module) is one node; by default a large graph is. Raises UnsupportedError for an unknown view.
     """
     notes = Notes.of(graph, explanations, since)
     kernels = kernels or {}
@@ -88,18 +93,19 @@ def diagram(
     if view == "memory":
         svg, desc = lanes_svg(graph, notes, kernels, title, note)
         return Diagram(svg, "", title, desc, "fusekit")
-    return draw(_picture(graph, view, notes, kernels, title, note), timeout)
+    is_far = is_large(graph, view) if far is None else far
+    return draw(_picture(graph, view, notes, kernels, title, note, is_far), timeout)
 
 
 def _picture(
-    graph: Graph, view: str, notes: Notes, kernels: Mapping[NodeId, Kernel], title: str, note: str
+    graph: Graph, view: str, notes: Notes, kernels: Mapping[NodeId, Kernel], title: str, note: str, far: bool
 ) -> Picture:
     if view not in VIEWS:
         fix = "it is a later piece" if view == "domains" else f"choose one of {', '.join(VIEWS)}"
         raise UnsupportedError(f"there is no view {view!r}", None, fix)
     if view == "aliases":
         return aliases_picture(graph, notes, title, note)
-    if is_large(graph):
+    if far:
         return far_picture(graph, notes, kernels, title, note)
     if view == "segments" and graph.segments():
         return segments_picture(graph, notes, kernels, title, note)
@@ -108,7 +114,10 @@ def _picture(
 
 def draw(picture: Picture, timeout: float | None = None) -> Diagram:
     """A picture laid out by the best engine here; without one, or past the time, drawn plainly."""
-    dot = to_dot(picture)
+    try:
+        dot = to_dot(picture)
+    except ImportError as error:
+        return Diagram(plain_svg(picture), "", picture.title, picture.desc, "plain", (str(error),))
     laid = lay_out(dot, timeout)
     svg = plain_svg(picture) if laid.svg is None else finish(laid.svg, picture, laid.engine)
     return Diagram(svg, dot, picture.title, picture.desc, laid.engine, laid.why)

@@ -6,7 +6,9 @@ It has no icons without files: a fixed cell with a colour that nobody else uses 
 
 from __future__ import annotations
 
-import graphviz
+from math import ceil
+
+from typing import TYPE_CHECKING
 
 from fusekit.draw.escape import dot_name, label, shorten
 from fusekit.draw.looks import (
@@ -24,8 +26,12 @@ from fusekit.draw.looks import (
     STROKE,
     TINY,
     TITLE,
+    text_width,
 )
 from fusekit.draw.parts import Card, Chip, Cut, Edge, Frame, Hazard, Part, Picture, Pill, Record, Tab, Tile
+
+if TYPE_CHECKING:
+    import graphviz
 
 C = LIGHT
 CHIPS_A_ROW = 5
@@ -34,6 +40,8 @@ CHIP_CHARACTERS = 14
 
 def to_dot(picture: Picture) -> str:
     """DOT text, the same for the same picture."""
+    import graphviz
+
     g = graphviz.Digraph("fusekit")
     head = _table(
         _cell(_text(shorten(picture.title, 90), TITLE, bold=True), align="LEFT"),
@@ -111,7 +119,9 @@ def _add_edge(g: graphviz.Digraph, edge: Edge, number: int) -> None:
 # ---- labels -------------------------------------------------------------------------------------------------------
 
 
-def _text(text: str, size: float = NAME, color: str = "ink", *, mono: bool = False, bold: bool = False, strike: bool = False) -> str:
+def _text(
+    text: str, size: float = NAME, color: str = "ink", *, mono: bool = False, bold: bool = False, strike: bool = False
+) -> str:
     body = f"<S>{label(text)}</S>" if strike else label(text)
     face = MONO if mono else BOLD if bold else SANS
     return f'<FONT FACE="{face}" POINT-SIZE="{size}" COLOR="{C[color]}">{body}</FONT>' if text else ""
@@ -216,7 +226,11 @@ def _frame(g: graphviz.Digraph, frame: Frame) -> None:
         words += _text(f"      {frame.tab.scheduler}", TINY, "muted") if frame.tab.scheduler else ""
         tab = _badge(frame.badge) + _gap(6) + _cell(words, align="LEFT")
         for row in frame.tab.traffic.split("\n"):
-            tab += f"</TR><TR>{_cell('', colspan=2)}{_cell(_text(row, SMALL, 'muted', mono=True), align='LEFT')}" if row else ""
+            tab += (
+                f"</TR><TR>{_cell('', colspan=2)}{_cell(_text(row, SMALL, 'muted', mono=True), align='LEFT')}"
+                if row
+                else ""
+            )
         color = C["memory"]
     elif kind == "phase":
         tab, color = _cell(_text(frame.tab.id, TINY, "hazard")), C["hazard"]
@@ -225,8 +239,8 @@ def _frame(g: graphviz.Digraph, frame: Frame) -> None:
     tone = C["paper"] if empty or capsule or kind == "phase" else C[f"tone{frame.parity % 2}"]
     with g.subgraph(name=f"cluster_{dot_name(frame.key)}") as inside:
         inside.attr(
-            label=f"<{_table(tab, cellpadding=1)}>", labelloc="t", labeljust="l", margin="12" if kind == "phase" else "14",
-            id=dot_name(frame.key), style="filled,dashed" if empty else "filled", fillcolor=tone, penwidth="1",
+            label=f"<{_table(tab, cellpadding=1)}>", labelloc="t", labeljust="l",
+            margin="12" if kind == "phase" else "14", id=dot_name(frame.key), style="filled,dashed" if empty else "filled", fillcolor=tone, penwidth="1",
             color=C["added"] if frame.mark == "added" else color, **{"class": f"fk-{kind}{_class(frame.mark)}"},
         )  # fmt: skip
         for part in frame.parts:
@@ -236,19 +250,25 @@ def _frame(g: graphviz.Digraph, frame: Frame) -> None:
 
 
 def _tile(tile: Tile) -> str:
-    count = min(CHIPS_A_ROW, max(len(tile.chips), 1))
-    words = _text(f"{tile.tab.id}  ", NAME, bold=True) + _text(f"{shorten(tile.tab.scheduler, 60)}   " if tile.tab.scheduler else "", SMALL)
+    words = _text(f"{tile.tab.id}  ", NAME, bold=True) + _text(
+        f"{shorten(tile.tab.scheduler, 60)}   " if tile.tab.scheduler else "", SMALL
+    )
     words += _text("   ".join(w for w in (tile.tab.launches, tile.tab.traffic) if w), SMALL, "muted")
-    rows = [_cell(words, align="LEFT", colspan=count)]
+    count = min(CHIPS_A_ROW, max(len(tile.chips), 1))
+    wide = text_width(f"{tile.tab.id}  {tile.tab.scheduler}   {tile.tab.launches}   {tile.tab.traffic}", SMALL + 1)
+    columns = max(count, ceil(wide / 103))  # empty columns take what a long tab asks for; else the chips would
+    rows = [_cell(words, align="LEFT", colspan=columns)]
     for first in range(0, len(tile.chips), count):
         row = [_chip(tile, first + k, chip) for k, chip in enumerate(tile.chips[first : first + count])]
-        rows.append("".join(row))
+        rows.append("".join(row) + _cell("", border=0) * (columns - len(row)))
     return _table(*rows, cellspacing=2)
 
 
 def _chip(tile: Tile, number: int, chip: Chip) -> str:
     """Every width is fixed: spare width would break the grid."""
-    name = _text(shorten(chip.name, CHIP_CHARACTERS), SMALL, {"added": "added", "changed": "changed"}.get(chip.mark, "ink"))
+    name = _text(
+        shorten(chip.name, CHIP_CHARACTERS), SMALL, {"added": "added", "changed": "changed"}.get(chip.mark, "ink")
+    )
     inner = _table(_icon(chip.kind) + _gap(3) + _cell(name, align="LEFT", width=84, height=15))
     box = {"border": 0} if chip.kind == "view" else {"border": 1, "color": C[chip.mark or "hair"], "bgcolor": C["card"]}
     return _cell(inner, id=f"{dot_name(tile.key)}_chip{number}", **box)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
+import contextlib
 
 TIMEOUT = 10.0  # seconds for one layout, the start of the worker included
 STARTS = 3  # a worker that dies this often is not tried again
@@ -39,7 +40,7 @@ class Laid:
 
 @dataclass
 class Worker:
-    """A process kept warm. A lock serves threads; a time-out or a broken pipe ends it, and the next call starts anew."""
+    """A process kept warm. A lock serves threads; a time-out or a broken pipe ends it, the next call starts anew."""
 
     command: tuple[str, ...]
     version: str = ""
@@ -68,10 +69,8 @@ class Worker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe:
-                try:
+                with contextlib.suppress(OSError):
                     pipe.close()
-                except OSError:
-                    pass
 
     def _running(self, end: float) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
@@ -86,7 +85,11 @@ class Worker:
         try:
             # A session of its own: an interrupt of the notebook must not end it.
             self._process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         except OSError as error:
             raise LayoutError(f"the layout worker does not start: {error}") from error
@@ -94,7 +97,7 @@ class Worker:
         return self._process
 
     def _exchange(self, process: subprocess.Popen[bytes], question: bytes | None, end: float) -> str:
-        """One question (None: the greeting) and its answer, on a thread, since neither side of a pipe has a time-out."""
+        """One question (None: the greeting) and its answer, on a thread, since a pipe has no time-out."""
         answers: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         threading.Thread(target=_talk, args=(process, question, answers), daemon=True).start()
         try:
@@ -102,7 +105,9 @@ class Worker:
         except queue.Empty:
             self.stop()
             raise LayoutError("no layout in time") from None
-        except BaseException:  # an interrupt between question and answer: the next answer would be to the wrong question
+        except (
+            BaseException
+        ):  # an interrupt between question and answer: the next answer would be to the wrong question
             self.stop()
             raise
         if isinstance(answer, Exception):

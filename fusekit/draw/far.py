@@ -9,19 +9,21 @@ from fusekit.draw.notes import Notes, tensor_facts
 from fusekit.draw.parts import Chip, Edge, Picture, Pill, Tab, Tile
 from fusekit.draw.program import program_note
 from fusekit.draw.segments import Kernels, segment_tip, segments_note, tab_of
-from fusekit.draw.words import letter_of, op_kind, op_title, plural, segment_text, type_text
+from fusekit.draw.words import letter_of, op_kind, op_title, plural, type_text
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph
+import itertools
 
-LARGE = 120  # ops that are still drawn one by one
+LARGE, LARGE_SEGMENTS = 120, 60  # ops that are still drawn one by one, in a program and in segments
 TILES = 160  # nodes at far zoom
 CHIPS = 60  # of one tile
 PILLS = 24  # inputs and outputs
 QUIET = ("fk.load", "fk.store", INPUT, RETURN)
 
 
-def is_large(graph: Graph) -> bool:
-    return len(graph.ops()) > LARGE
+def is_large(graph: Graph, view: str) -> bool:
+    """Is it better read at far zoom?"""
+    return len(graph.ops()) > (LARGE_SEGMENTS if view == "segments" and graph.segments() else LARGE)
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,15 @@ def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: 
     tiles = [_tile(graph, notes, run, k) for k, run in enumerate(runs)]
     inputs, outputs = _pills(graph, notes)
     edges = dict.fromkeys(_edges(graph, runs, home, inputs, outputs))
-    follows = {a.node: b.node for a, b in zip(runs, runs[1:], strict=False)}
+    follows = {a.node: b.node for a, b in itertools.pairwise(runs)}
     edges = [replace(e, weight=8) if follows.get(NodeId(e.tail)) == e.head else e for e in edges]
     said = note or notes.summary(graph) or (segments_note(graph) if graph.segments() else program_note(graph, 0))
     hidden = len(graph.inputs()) - len(inputs)
-    said += f"; {plural(hidden, 'input')} not drawn (captured and only read, or too many)" if hidden else ""
+    said += f"; {plural(hidden, 'input')} not drawn" if hidden else ""
     parts = (*inputs.values(), *tiles, *outputs.values())
-    what = " ".join(f"{t.tab.id} {t.tab.scheduler}, {plural(len(r.ops), 'op')}." for t, r in zip(tiles, runs, strict=True))
+    what = " ".join(
+        f"{t.tab.id} {t.tab.scheduler}, {plural(len(r.ops), 'op')}." for t, r in zip(tiles, runs, strict=True)
+    )
     return Picture(title, said, parts, tuple(edges), f"{title}. {said}. {what}")
 
 
@@ -57,7 +61,13 @@ def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: 
 def _by_segment(graph: Graph, notes: Notes, kernels: Kernels) -> Iterator[Run]:
     for segment in graph.segments():
         launches = graph.segment(segment).scheduler != "alias"
-        yield Run(segment, graph.members(segment), tab_of(graph, segment, kernels), launches, segment_tip(graph, notes, segment))
+        yield Run(
+            segment,
+            graph.members(segment),
+            tab_of(graph, segment, kernels),
+            launches,
+            segment_tip(graph, notes, segment),
+        )
 
 
 def by_place(graph: Graph) -> Iterator[Run]:
@@ -136,8 +146,8 @@ def _kind(graph: Graph, tensor: NodeId) -> str:
 def _pill(graph: Graph, notes: Notes, tensor: NodeId, key: str, remark: str) -> Pill:
     payload = graph.tensor(tensor)
     return Pill(
-        key, tensor, payload.name or tensor[1:], type_text(payload), letter_of(graph, graph.block_of(tensor)), False, True,
-        remark, "", notes.tip(*tensor_facts(graph, tensor), about=(tensor,)),
+        key, tensor, payload.name or tensor[1:], type_text(payload), letter_of(graph, graph.block_of(tensor)), False,
+        True, remark, "", notes.tip(*tensor_facts(graph, tensor), about=(tensor,)),
     )  # fmt: skip
 
 
@@ -168,11 +178,18 @@ def _edges(
 
 
 def _written(graph: Graph, op: NodeId) -> list[NodeId]:
-    return [graph.operands(op)[k] for k in graph.op(op).writes] + [t for t in graph.results(op) if not graph.is_value(t)]
+    return [graph.operands(op)[k] for k in graph.op(op).writes] + [
+        t for t in graph.results(op) if not graph.is_value(t)
+    ]
 
 
 def _maker(
-    graph: Graph, tensor: NodeId, runs: list[Run], home: dict[NodeId, int], inputs: dict[NodeId, Pill], writer: dict[object, str]
+    graph: Graph,
+    tensor: NodeId,
+    runs: list[Run],
+    home: dict[NodeId, int],
+    inputs: dict[NodeId, Pill],
+    writer: dict[object, str],
 ) -> str | None:
     if graph.has_producer(tensor) and graph.producer(tensor) in home and graph.is_value(tensor):
         return runs[home[graph.producer(tensor)]].node

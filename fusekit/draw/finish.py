@@ -105,7 +105,10 @@ def _extras(cls: list[str], x: float, y: float, w: float, h: float) -> Iterable[
     if "fk-segment" in cls or ("fk-tile" in cls and "fk-empty" not in cls):
         yield element("rect", x=x, y=y + 5, width=3.0, height=h - 10, rx=1.5, fill=C["ink"])
     if "fk-crosses" in cls:
-        left, right = f"M{number(x - 2)},{number(y - 3)}h-4v{number(h + 6)}h4", f"M{number(x + w + 2)},{number(y - 3)}h4v{number(h + 6)}h-4"
+        left, right = (
+            f"M{number(x - 2)},{number(y - 3)}h-4v{number(h + 6)}h4",
+            f"M{number(x + w + 2)},{number(y - 3)}h4v{number(h + 6)}h-4",
+        )
         yield element("path", d=left + right, fill="none", stroke=C["ink"])
     inner = {"x": x + 3, "y": y + 3, "width": w - 6, "height": h - 6, "rx": 3, "fill": "none"}
     if "fk-library" in cls:
@@ -159,7 +162,9 @@ def _name_chips(group: ET.Element, tile: Tile) -> None:
             continue
         current.append(child)
         if child.tag.endswith("}text") and (chip := next(chips, None)) is not None:
-            current.attrib.update({"id": f"{clean(tile.key)}/{clean(chip.node)}", "class": "fk-chip", "data-op": clean(chip.node)})
+            current.attrib.update(
+                {"id": f"{clean(tile.key)}/{clean(chip.node)}", "class": "fk-chip", "data-op": clean(chip.node)}
+            )
             current.insert(0, element("title", clean(chip.name)))
             group.append(current)
             current = element("g")
@@ -218,7 +223,9 @@ def _plates(texts: list[ET.Element], words: list[ET.Element], box: ET.Element) -
     for y in dict.fromkeys(float(e.get("y") or 0) for e in texts):
         line = [e for e in texts if float(e.get("y") or 0) == y]
         end = min(max(float(e.get("x") or 0) + _width(e) for e in line), right_edge)
-        yield element("rect", x=left - 3, y=y - 11, width=end - left + 6, height=15.0, fill=box.get("fill") or C["paper"])
+        yield element(
+            "rect", x=left - 3, y=y - 11, width=end - left + 6, height=15.0, fill=box.get("fill") or C["paper"]
+        )
 
 
 def _left(e: ET.Element) -> float:
@@ -228,4 +235,6 @@ def _left(e: ET.Element) -> float:
 
 def _width(text: ET.Element) -> float:
     size = float(text.get("font-size") or 10)
-    return text_width(text.text or "", size, mono=text.get("font-family") == MONO_STACK, bold=text.get("font-weight") is not None)
+    return text_width(
+        text.text or "", size, mono=text.get("font-family") == MONO_STACK, bold=text.get("font-weight") is not None
+    )

@@ -94,6 +94,8 @@ class Flow:
             self._value[tensor, home] = key
             if not graph.is_value(tensor):
                 self._place[tensor] = key
+                if graph.block_of(tensor) not in self._block:
+                    self._block[graph.block_of(tensor)] = key
         for number in payload.writes:
             written = graph.operands(op)[number]
             self._place[written] = self._block[graph.block_of(written)] = key
@@ -117,7 +119,9 @@ class Flow:
         outputs = self.graph.outputs()
         return "out" if len(outputs) == 1 else f"out {outputs.index(tensor)}"
 
-    def _pill(self, tensor: NodeId, *, crosses: bool, remark: str = "", about: NodeId | None = None, home: Home = None) -> str:
+    def _pill(
+        self, tensor: NodeId, *, crosses: bool, remark: str = "", about: NodeId | None = None, home: Home = None
+    ) -> str:
         graph = self.graph
         block, key = graph.block_of(tensor), self._free(tensor, home)
         letter = letter_of(graph, block)
@@ -126,7 +130,21 @@ class Flow:
         type_ = type_text(graph.tensor(tensor)) if not remark.startswith("written") else ""
         tip = self.notes.tip(*tensor_facts(graph, tensor), about=(tensor, *((about,) if about else ())))
         mark = self.notes.mark(about or tensor)
-        self._add(Pill(key, tensor, name, type_, letter, is_part(graph, tensor), crosses, remark, mark if mark != "changed" else "", tip), home)
+        self._add(
+            Pill(
+                key,
+                tensor,
+                name,
+                type_,
+                letter,
+                is_part(graph, tensor),
+                crosses,
+                remark,
+                mark if mark != "changed" else "",
+                tip,
+            ),
+            home,
+        )
         if about:
             self.drawn.setdefault(about, []).append(key)
         self._place[tensor] = key
@@ -135,7 +153,7 @@ class Flow:
         return key
 
     def _source_of_place(self, place: NodeId) -> str:
-        """The part that made a place; a place that only names memory gets a pill, tied to the last writer of its block."""
+        """The part that made a place; one that only names memory gets a pill, tied to its block's last writer."""
         if place in self._place:
             return self._place[place]
         writer = self._block.get(self.graph.block_of(place))
@@ -178,12 +196,22 @@ class Flow:
         before = self.notes.before
         if before is None:
             return
-        gone = [op for op in before.ops() if op not in self.graph and before.op(op).target not in ("fk.load", "fk.store")]
+        gone = [
+            op for op in before.ops() if op not in self.graph and before.op(op).target not in ("fk.load", "fk.store")
+        ]
         for op in gone[:GHOSTS]:
             key = self._free(op, None)
             tip = self.notes.tip("removed", *op_facts(before, op), about=(op,))
             card = Card(
-                key, op, op_title(before, op), op_kind(before, op), op_detail(before, op), line_text(before.op(op)), "removed", "", tip
+                key,
+                op,
+                op_title(before, op),
+                op_kind(before, op),
+                op_detail(before, op),
+                line_text(before.op(op)),
+                "removed",
+                "",
+                tip,
             )
             self._add(card, None)
         for op in gone[:GHOSTS]:

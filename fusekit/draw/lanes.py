@@ -23,7 +23,10 @@ from fusekit.ir import Graph
 
 MARGIN, TOP, HEAD, LEFT, GAP = 16.0, 74.0, 34.0, 210.0, 22.0
 BOX, COLUMN, NOTE_WIDTH = 40.0, 84.0, 60
-NOTE = "program order from left to right; height: which bytes of the block (not to scale); R reads, W writes; dashed: some of these bytes"
+NOTE = (
+    "program order from left to right; height: which bytes of the block (not to scale); "
+    "R reads, W writes; dashed: some of these bytes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,17 @@ def lanes_svg(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: st
     columns = columns_of(graph, notes)
     lanes, hidden = lanes_of(graph, columns)
     frame = _measure(graph, columns, lanes, kernels)
-    said = note or notes.summary(graph) or NOTE + (f"; {plural(hidden, 'block')} of fewer accesses not drawn" if hidden else "")
+    said = (
+        note
+        or notes.summary(graph)
+        or NOTE + (f"; {plural(hidden, 'block')} of fewer accesses not drawn" if hidden else "")
+    )
     rows = wrap(said, max(NOTE_WIDTH, int((frame.width - 2 * MARGIN) / (0.58 * SMALL))))[:2]
-    width = max(frame.width, *(text_width(row, SMALL) + 2 * MARGIN for row in rows), text_width(shorten(title, 90), TITLE, bold=True) + 2 * MARGIN)
+    width = max(
+        frame.width,
+        *(text_width(row, SMALL) + 2 * MARGIN for row in rows),
+        text_width(shorten(title, 90), TITLE, bold=True) + 2 * MARGIN,
+    )
     root = canvas(width, frame.height)
     root.append(words(MARGIN, 26, shorten(title, 90), TITLE, bold=True))
     root.extend(words(MARGIN, 41 + 12 * k, row, SMALL, "muted") for k, row in enumerate(rows))
@@ -113,15 +124,26 @@ def _bands(graph: Graph, notes: Notes, kernels: Kernels, columns: list[Column], 
         left = frame.x[members[0]][0] + 2
         right = sum(frame.x[members[-1]]) - 2
         tab = tab_of(graph, segment, kernels)
-        group = element("g", id=clean(segment), class_="fk-segment", data_op=clean(segment), data_segment=clean(segment))
+        group = element(
+            "g", id=clean(segment), class_="fk-segment", data_op=clean(segment), data_segment=clean(segment)
+        )
         group.append(element("title", prose(segment_tip(graph, notes, segment))))
         dash = {"stroke_dasharray": "5 3"} if tab.launches == "no kernel" else {}
         fill = LIGHT["paper" if dash else f"tone{parity % 2}"]
         group.append(element(
-            "rect", x=left, y=TOP - 8, width=right - left, height=frame.height - TOP, rx=6, fill=fill, stroke=LIGHT["hair"], **dash
+            "rect", x=left, y=TOP - 8, width=right - left, height=frame.height - TOP, rx=6, fill=fill,
+            stroke=LIGHT["hair"], **dash,
         ))  # fmt: skip
         group.append(words(left + 8, TOP + 8, tab.id, NAME, bold=True))
-        group.append(words(left + 8 + text_width(tab.id + "  ", NAME, bold=True), TOP + 8, f"{tab.scheduler}   {tab.launches}", SMALL, "muted"))
+        group.append(
+            words(
+                left + 8 + text_width(tab.id + "  ", NAME, bold=True),
+                TOP + 8,
+                f"{tab.scheduler}   {tab.launches}",
+                SMALL,
+                "muted",
+            )
+        )
         yield group
 
 
@@ -132,7 +154,9 @@ def _headers(graph: Graph, notes: Notes, columns: list[Column], frame: _Frame) -
         group.append(element("title", prose(notes.tip(*_facts(graph, column), about=column.ops))))
         color = {"added": "added", "changed": "changed"}.get(notes.mark(column.node), "ink")
         if column.node != column.segment:  # a whole segment: its band says so
-            group.append(words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, middle=True))
+            group.append(
+                words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, middle=True)
+            )
         if column.line:
             group.append(words(left + width / 2, TOP + 40, column.line, TINY, "muted", middle=True))
         yield group
@@ -148,16 +172,39 @@ def _lane(graph: Graph, lane: Lane, frame: _Frame) -> Iterator[ET.Element]:
     group = element("g", id=clean(lane.block), class_="fk-lane", data_op=clean(lane.block))
     group.append(element("title", prose(f"{lane.block} {block.kind}, {block.nbytes:,} bytes on {block.device}")))
     group.append(element(
-        "rect", x=LEFT - 6, y=tops[0], width=right - LEFT + 8, height=tops[-1] - tops[0], rx=5, fill="none", stroke=LIGHT["memory"]
+        "rect", x=LEFT - 6, y=tops[0], width=right - LEFT + 8, height=tops[-1] - tops[0], rx=5, fill="none",
+        stroke=LIGHT["memory"],
     ))  # fmt: skip
     width = max(18.0, 10 + 7.0 * len(letter))
-    group.append(element("rect", x=MARGIN, y=tops[0], width=width, height=18.0, rx=9, fill=LIGHT["paper"], stroke=LIGHT["memory"], stroke_width=1.2))
+    group.append(
+        element(
+            "rect",
+            x=MARGIN,
+            y=tops[0],
+            width=width,
+            height=18.0,
+            rx=9,
+            fill=LIGHT["paper"],
+            stroke=LIGHT["memory"],
+            stroke_width=1.2,
+        )
+    )
     group.append(words(MARGIN + width / 2, tops[0] + 12.5, letter, TINY, "memory", bold=True, middle=True))
     group.append(words(MARGIN + width + 6, tops[0] + 10, block.kind, SMALL))
     group.append(words(MARGIN + width + 6, tops[0] + 24, bytes_text(block.nbytes), TINY, "muted"))
     for k, name in enumerate(lane.names):
         middle = (tops[k] + tops[k + 1]) / 2 + 3
-        group.append(element("text", clean(shorten(name, 20)), x=LEFT - 12, y=middle, font_size=TINY, fill=LIGHT["memory"], text_anchor="end"))
+        group.append(
+            element(
+                "text",
+                clean(shorten(name, 20)),
+                x=LEFT - 12,
+                y=middle,
+                font_size=TINY,
+                fill=LIGHT["memory"],
+                text_anchor="end",
+            )
+        )
         if k:
             group.append(element("line", x1=LEFT - 6, x2=right + 2, y1=tops[k], y2=tops[k], stroke=LIGHT["hair"]))
     yield group
@@ -178,7 +225,9 @@ def _box(
     dash = {} if touch.dense else {"stroke_dasharray": "3 2"}
     wide = {"stroke_width": 2.0} if touch.mode == "RW" else {}
     stroke = "added" if notes.mark(column.node) == "added" else "memory"
-    group.append(element("rect", x=x, y=y, width=w, height=h, rx=5, fill=LIGHT[fill], stroke=LIGHT[stroke], **wide, **dash))
+    group.append(
+        element("rect", x=x, y=y, width=w, height=h, rx=5, fill=LIGHT[fill], stroke=LIGHT[stroke], **wide, **dash)
+    )
     color = "paper" if touch.mode == "W" else "memory"
     group.append(words(x + w / 2, y + h / 2 + 3, touch.mode, TINY, color, bold=True, middle=True))
     return group
@@ -208,15 +257,33 @@ def _orders(
         width = text_width(kinds, TINY, bold=True) + 8
         if spot := _free_spot(a, b, width, taken):
             taken.append((*spot, width, 13.0))
-            group = element("g", id=f"{clean(ops[0])}=>{clean(ops[1])}", class_="fk-hazard", data_op=f"{clean(ops[0])}=>{clean(ops[1])}")
+            group = element(
+                "g",
+                id=f"{clean(ops[0])}=>{clean(ops[1])}",
+                class_="fk-hazard",
+                data_op=f"{clean(ops[0])}=>{clean(ops[1])}",
+            )
             group.append(element("title", prose(said)))
-            group.append(element("rect", x=spot[0], y=spot[1], width=width, height=13.0, rx=6.5, fill=LIGHT["hazard_tint"], stroke=LIGHT["hazard"]))
+            group.append(
+                element(
+                    "rect",
+                    x=spot[0],
+                    y=spot[1],
+                    width=width,
+                    height=13.0,
+                    rx=6.5,
+                    fill=LIGHT["hazard_tint"],
+                    stroke=LIGHT["hazard"],
+                )
+            )
             group.append(words(spot[0] + width / 2, spot[1] + 9.5, kinds, TINY, "hazard", bold=True, middle=True))
             chips.append(group)
     return chips, arrows
 
 
-def _ends(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+def _ends(
+    a: tuple[float, float, float, float], b: tuple[float, float, float, float]
+) -> tuple[float, float, float, float]:
     return a[0] + a[2], a[1] + a[3] / 2, b[0], b[1] + b[3] / 2
 
 
@@ -235,11 +302,20 @@ def _free_spot(
     return None
 
 
-def _line(a: tuple[float, float, float, float], b: tuple[float, float, float, float], color: str, width: float, tail: str, head: str) -> ET.Element:
+def _line(
+    a: tuple[float, float, float, float],
+    b: tuple[float, float, float, float],
+    color: str,
+    width: float,
+    tail: str,
+    head: str,
+) -> ET.Element:
     x0, y0, x1, y1 = _ends(a, b)
     length = max(((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5, 1e-6)
     ux, uy = (x1 - x0) / length, (y1 - y0) / length
-    group = element("g", class_=f"edge fk-{'order' if color == 'hazard' else 'data'}", data_from=clean(tail), data_to=clean(head))
+    group = element(
+        "g", class_=f"edge fk-{'order' if color == 'hazard' else 'data'}", data_from=clean(tail), data_to=clean(head)
+    )
     path = f"M{number(x0)},{number(y0)}L{number(x1 - 5 * ux)},{number(y1 - 5 * uy)}"
     group.append(element("path", d=path, fill="none", stroke=LIGHT[color], stroke_width=width))
     points = ((x1, y1), (x1 - 7 * ux + 3 * uy, y1 - 7 * uy - 3 * ux), (x1 - 7 * ux - 3 * uy, y1 - 7 * uy + 3 * ux))

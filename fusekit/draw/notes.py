@@ -28,7 +28,11 @@ class Notes:
         if since is None:
             return Notes(tuple(explanations))
         found = diff(since, graph)
-        marks = dict.fromkeys(found.added, "added") | dict.fromkeys(found.removed, "removed") | dict.fromkeys(found.changed, "changed")
+        marks = (
+            dict.fromkeys(found.added, "added")
+            | dict.fromkeys(found.removed, "removed")
+            | dict.fromkeys(found.changed, "changed")
+        )
         return Notes(tuple(explanations), marks, since)
 
     def mark(self, node: NodeId) -> str:
@@ -87,7 +91,7 @@ def _sentence(e: Explanation) -> str:
 
 
 def op_facts(graph: Graph, node: NodeId) -> tuple[str, ...]:
-    """What a tooltip of an op begins with: id and overload, results, constant arguments, the user's line and modules."""
+    """How a tooltip of an op begins: id and overload, results, constant arguments, the user's line and modules."""
     op: Op = graph.op(node)
     results = ", ".join(f"{t} {type_text(graph.tensor(t))}" for t in graph.results(node))
     constants = [argument_text(a) for a in op.args if argument_text(a).strip("[]· ,")]

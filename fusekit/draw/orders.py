@@ -1,4 +1,4 @@
-"""Which ordering edges a picture shows: those that do not follow from others. The rest is counted, never dropped silently."""
+"""Which ordering edges a picture shows: those that do not follow from others. The rest is counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def shown_orders(graph: Graph, flow: Flow) -> tuple[list[Order], int]:
     """(the orderings to draw, how many follow from them and from the data that flows)."""
     after: dict[str, set[str]] = {}
     for edge in flow.edges:
-        if edge.look in ("data", "new"):
+        if edge.look in ("data", "new", "memory"):
             after.setdefault(edge.tail, set()).add(edge.head)
     place = {op: k for k, op in enumerate(graph.ops())}
     orders = [o for o in graph.orderings() if _ends(flow, o) is not None]
@@ -23,7 +23,10 @@ def shown_orders(graph: Graph, flow: Flow) -> tuple[list[Order], int]:
         tail, head = _ends(flow, order) or ("", "")
         after.setdefault(tail, set()).add(head)
     direct = {(e.tail, e.head) for e in flow.edges}
-    plain = [o for o in orders if graph.op(o[0]).target == "fk.store" and o[2].kinds == ("RAW",) and _ends(flow, o) in direct]
+    has_values = any(
+        graph.is_value(t) for t in graph.tensors()
+    )  # then an arrow to a reader of memory says RAW by itself
+    plain = [o for o in orders if has_values and o[2].kinds == ("RAW",) and _ends(flow, o) in direct]
     kept = [o for o in orders if o not in plain and not _is_implied(after, *(_ends(flow, o) or ("", "")))]
     kept.sort(key=lambda o: (place[o[0]], place[o[1]]))
     return kept, len(graph.orderings()) - len(kept)

@@ -91,9 +91,15 @@ def _lines(part: Part) -> list[_Line]:
             return [first, *was, *(_Line(shorten(d), SMALL, "muted", mono=True) for d in part.detail.split("\n"))]
         case Pill():
             name = f"{mark}{part.block}  {shorten(part.name)}".strip()
-            return [_Line(name, NAME, bold=True), _Line(f"{shorten(part.type)} {part.remark}".strip(), SMALL, "muted", mono=True)]
+            return [
+                _Line(name, NAME, bold=True),
+                _Line(f"{shorten(part.type)} {part.remark}".strip(), SMALL, "muted", mono=True),
+            ]
         case Hazard():
-            return [_Line(f"{mark}{part.kinds}{'' if part.held else ' ?'}", SMALL, "hazard", bold=True), _Line(shorten(part.where), SMALL, "muted")]
+            return [
+                _Line(f"{mark}{part.kinds}{'' if part.held else ' ?'}", SMALL, "hazard", bold=True),
+                _Line(shorten(part.where), SMALL, "muted"),
+            ]
         case Cut():
             return [_Line("═  " + shorten(part.reason, 70), SMALL)]
         case Record():
@@ -112,25 +118,48 @@ def _draw(box: _Box) -> ET.Element:
     if part.tip:
         group.append(element("title", prose(part.tip)))
     kind, mark = getattr(part, "kind", ""), getattr(part, "mark", "")
-    color = {"added": "added", "changed": "changed"}.get(mark) or {Hazard: "hazard", Record: "hazard", Pill: "memory"}.get(type(part), "line")
+    color = {"added": "added", "changed": "changed"}.get(mark) or {
+        Hazard: "hazard",
+        Record: "hazard",
+        Pill: "memory",
+    }.get(type(part), "line")
     dashed = kind in ("view", "constant") or mark == "removed"
     fill = {Hazard: "hazard_tint", Pill: "memory_tint", Cut: "paper"}.get(type(part), "card")
     group.append(element(
         "rect", x=box.x, y=box.y, width=box.width, height=box.height, fill=LIGHT[fill], stroke=LIGHT[color],
         rx=float(CARD_RADIUS if not isinstance(part, Pill | Hazard) else box.height / 2),
-        **({"stroke_dasharray": "5 3"} if dashed else {}), **({"stroke_width": 2.0} if mark == "added" else {}),
+        stroke_width=2.0 if mark == "added" else 1.0, stroke_dasharray="5 3" if dashed else "none",
     ))  # fmt: skip
     for k, line in enumerate(box.lines):
-        group.append(words(box.x + PAD, box.y + 15 + k * LINE, line.text, line.size, line.color, mono=line.mono, bold=line.bold))
+        group.append(
+            words(box.x + PAD, box.y + 15 + k * LINE, line.text, line.size, line.color, mono=line.mono, bold=line.bold)
+        )
     if kind == "in-place":
-        group.append(element("rect", x=box.x + 4, y=box.y + box.height - 4, width=box.width - 8, height=2.5, fill=LIGHT["memory"]))
+        group.append(
+            element(
+                "rect", x=box.x + 4, y=box.y + box.height - 4, width=box.width - 8, height=2.5, fill=LIGHT["memory"]
+            )
+        )
     return group
 
 
 def _arrow(edge: Edge, tail: _Box, head: _Box) -> ET.Element:
-    color = LIGHT[{"order": "hazard", "race": "hazard", "new": "added", "spine": "memory", "maybe": "memory", "memory": "memory"}.get(edge.look, "line")]
+    color = LIGHT[
+        {
+            "order": "hazard",
+            "race": "hazard",
+            "new": "added",
+            "spine": "memory",
+            "maybe": "memory",
+            "memory": "memory",
+        }.get(edge.look, "line")
+    ]
     group = element(
-        "g", id=f"{clean(edge.tail)}->{clean(edge.head)}", class_=f"edge fk-{edge.look}", data_from=clean(edge.tail), data_to=clean(edge.head)
+        "g",
+        id=f"{clean(edge.tail)}->{clean(edge.head)}",
+        class_=f"edge fk-{edge.look}",
+        data_from=clean(edge.tail),
+        data_to=clean(edge.head),
     )
     down = tail.y + tail.height <= head.y
     x0, y0 = (tail.middle, tail.y + tail.height) if down else (tail.x + tail.width, tail.y + tail.height / 2)
@@ -140,7 +169,11 @@ def _arrow(edge: Edge, tail: _Box, head: _Box) -> ET.Element:
     if not edge.headless and edge.look not in ("spine", "maybe"):
         length = max(((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5, 1e-6)
         ux, uy = (x1 - x0) / length, (y1 - y0) / length
-        points = ((x1, y1), (x1 - 6 * ux + 2.5 * uy, y1 - 6 * uy - 2.5 * ux), (x1 - 6 * ux - 2.5 * uy, y1 - 6 * uy + 2.5 * ux))
+        points = (
+            (x1, y1),
+            (x1 - 6 * ux + 2.5 * uy, y1 - 6 * uy - 2.5 * ux),
+            (x1 - 6 * ux - 2.5 * uy, y1 - 6 * uy + 2.5 * ux),
+        )
         group.append(element("polygon", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill=color))
     return group
 

@@ -22,7 +22,9 @@ def program_picture(graph: Graph, notes: Notes, title: str, note: str) -> Pictur
     capsules, spines, taken = input_capsules(graph, flow, notes)
     loose = [part for key, part in flow.parts.items() if key not in taken]
     desc = f"{title}. {said}."
-    return Picture(title, said, (*capsules, *loose, *nodes), (*spines, *flow.edges, *edges), desc, last_row(graph, flow))
+    return Picture(
+        title, said, (*capsules, *loose, *nodes), (*spines, *flow.edges, *edges), desc, last_row(graph, flow)
+    )
 
 
 def input_capsules(graph: Graph, flow: Flow, notes: Notes) -> tuple[list[Frame], list[Edge], set[str]]:
@@ -31,7 +33,11 @@ def input_capsules(graph: Graph, flow: Flow, notes: Notes) -> tuple[list[Frame],
     drawn = [t for t in graph.inputs() if t in flow.parts]
     for block in graph.blocks():
         group = Group.of(graph, block, drawn)
-        if group is None or any(len(tensors) > 1 for tensors in group.by_layout.values()) or len(group.by_layout) > PILLS:
+        if (
+            group is None
+            or any(len(tensors) > 1 for tensors in group.by_layout.values())
+            or len(group.by_layout) > PILLS
+        ):
             continue
         frames.append(replace(group.frame(graph, notes), parts=tuple(flow.parts[t] for t in group.first)))
         spines += group.spines()
@@ -43,7 +49,9 @@ def last_row(graph: Graph, flow: Flow) -> tuple[tuple[str, ...], ...]:
     """Pills behind which nothing follows, side by side."""
     follows = {edge.tail for edge in flow.edges}
     inputs = set(graph.inputs())
-    keys = tuple(k for k, p in flow.parts.items() if isinstance(p, Pill) and p.crosses and k not in follows and k not in inputs)
+    keys = tuple(
+        k for k, p in flow.parts.items() if isinstance(p, Pill) and p.crosses and k not in follows and k not in inputs
+    )
     return (keys,) if len(keys) > 1 else ()
 
 

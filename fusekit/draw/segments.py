@@ -16,6 +16,7 @@ from fusekit.ids import NodeId
 from fusekit.index import Div, Form, Mod, print_form
 from fusekit.ir import Graph
 from fusekit.memory.inverse import Kind, locate
+import itertools
 
 if TYPE_CHECKING:
     from fusekit.lower.kernel import Kernel
@@ -39,7 +40,7 @@ def segments_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, n
     said = note or notes.summary(graph) or segments_note(graph)
     last = [key for key, part in flow.parts.items() if part.node in graph.outputs()] or list(flow.parts)[-1:]
     ties = [Edge(key, record.key, "hidden") for record in records[:1] for key in last]
-    ties += [Edge(a.key, b.key, "hidden") for a, b in zip(records, records[1:], strict=False)]
+    ties += [Edge(a.key, b.key, "hidden") for a, b in itertools.pairwise(records)]
     desc = f"{title}. {said}. " + " ".join(_sentence(graph, kernels, s) for s in graph.segments())
     parts = (*capsules, *loose, *frames, *cuts, *nodes, *records)
     rows = (*_first_row(graph, flow, taken), *last_row(graph, flow))
@@ -121,7 +122,7 @@ def _frame(graph: Graph, flow: Flow, notes: Notes, kernels: Kernels, segment: No
 
 
 def _before_loop(graph: Graph, segment: NodeId, kernel: Kernel) -> frozenset[NodeId]:
-    """Ops that the kernel computes in front of its loops and nowhere else, and the windows that only these look through."""
+    """Ops that the kernel computes in front of its loops and nowhere else, with the windows that only they use."""
     outside: set[NodeId] = set()
     inside: set[NodeId] = set()
     for statement in kernel.program.body:
@@ -160,18 +161,17 @@ def _cuts(graph: Graph, flow: Flow, notes: Notes) -> tuple[list[Cut], list[Edge]
         first, then, tensor = found
         key = f"{first}|{then}|{tensor}"
         if key not in cuts:
-            tip = f"{tensor} crosses from {segment_text(first)} to {segment_text(then)}, {bytes_text(crossing[found].nbytes)}"
+            size = bytes_text(crossing[found].nbytes)
+            tip = f"{tensor} crosses from {segment_text(first)} to {segment_text(then)}, {size}"
             reasons = notes.reasons(first, then)
-            reason = _plain(reasons[0]) if reasons else f"{bytes_text(crossing[found].nbytes)} written, then read"
+            reason = _plain(reasons[0]) if reasons else f"{size} written, then read"
             cuts[key] = Cut(key, key, reason, "\n".join([tip, *reasons]))
             edges.append(Edge(edge.tail, key, edge.look, headless=True))
         edges.append(Edge(key, edge.head, edge.look))
     return list(cuts.values()), edges
 
 
-def _crossing(
-    graph: Graph, flow: Flow, edge: Edge, known: object
-) -> tuple[NodeId, NodeId, NodeId] | None:
+def _crossing(graph: Graph, flow: Flow, edge: Edge, known: object) -> tuple[NodeId, NodeId, NodeId] | None:
     """The boundary that an arrow crosses, if the graph has one for it."""
     tail, head = flow.parts[edge.tail], flow.parts[edge.head]
     then = flow.home[edge.head]
@@ -221,4 +221,8 @@ def _access_text(graph: Graph, access: Access) -> str:
         split = any(isinstance(atom, Div | Mod) for digit in found.index for atom, _ in digit.terms)
         if found.kind is Kind.INSIDE and not split:  # a flattened loop reads better flat
             return f"{name}[{', '.join(map(print_form, found.index))}]"
-    return f"{name}[{print_form(form.exact_quotient(access.width))}]" if form.is_divisible(access.width) else f"{name}[{print_form(form)} B]"
+    return (
+        f"{name}[{print_form(form.exact_quotient(access.width))}]"
+        if form.is_divisible(access.width)
+        else f"{name}[{print_form(form)} B]"
+    )

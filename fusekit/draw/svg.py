@@ -15,7 +15,9 @@ ET.register_namespace("", SVG)
 
 def element(tag: str, text: str = "", **attributes: object) -> ET.Element:
     """An SVG element; an underscore in an attribute's name is a hyphen."""
-    shown = {k.rstrip("_").replace("_", "-"): number(v) if isinstance(v, float) else str(v) for k, v in attributes.items()}
+    shown = {
+        k.rstrip("_").replace("_", "-"): number(v) if isinstance(v, float) else str(v) for k, v in attributes.items()
+    }
     made = ET.Element(f"{{{SVG}}}{tag}", shown)
     made.text = text or None
     return made
@@ -26,7 +28,17 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def words(x: float, y: float, text: str, size: float, color: str = "ink", *, mono: bool = False, bold: bool = False, middle: bool = False) -> ET.Element:
+def words(
+    x: float,
+    y: float,
+    text: str,
+    size: float,
+    color: str = "ink",
+    *,
+    mono: bool = False,
+    bold: bool = False,
+    middle: bool = False,
+) -> ET.Element:
     """A run of text whose baseline is at y."""
     look: dict[str, object] = {"font_family": MONO_STACK} if mono else {}
     look |= {"font_weight": 600} if bold else {}
@@ -44,7 +56,9 @@ def canvas(width: float, height: float) -> ET.Element:
 def icon(name: str, x: float, y: float) -> ET.Element:
     """The icon's path with its top left corner at (x, y)."""
     look = ICONS[name]
-    colors = {"fill": LIGHT[look.fill] if look.fill else "none"} | ({"stroke": LIGHT[look.stroke]} if look.stroke else {})
+    colors = {"fill": LIGHT[look.fill] if look.fill else "none"} | (
+        {"stroke": LIGHT[look.stroke]} if look.stroke else {}
+    )
     dash = {"stroke_dasharray": look.dash} if look.dash else {}
     width = {"stroke_width": float(look.width)} if look.width != 1 else {}
     return element("path", transform=f"translate({number(x)},{number(y)})", d=look.path, **colors, **width, **dash)
@@ -53,7 +67,9 @@ def icon(name: str, x: float, y: float) -> ET.Element:
 def seal(root: ET.Element, title: str, desc: str, engine: str) -> str:
     """Title, description and style in front; the text of the whole, the same for the same picture."""
     for side in ("width", "height"):
-        root.set(side, str(math.ceil(float((root.get(side) or "0").removesuffix("pt")))))  # a pt is 1.33 px: drop the unit
+        root.set(
+            side, str(math.ceil(float((root.get(side) or "0").removesuffix("pt"))))
+        )  # a pt is 1.33 px: drop the unit
     root.set("font-family", SANS_STACK)
     root.set("role", "img")
     root.set("aria-label", clean(title))
@@ -70,5 +86,3 @@ def seal(root: ET.Element, title: str, desc: str, engine: str) -> str:
         if not e.tag.endswith(("}text", "}title", "}desc", "}style")):
             e.text = None
     return ET.tostring(root, encoding="unicode")
-
-

@@ -12,6 +12,7 @@ from fusekit.draw.words import base_name, bytes_text, line_text, place_text, seg
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Ordering
 from fusekit.passes.base import is_view
+import itertools
 
 COLUMNS = 48  # ops that have columns of their own
 LANES = 24
@@ -61,9 +62,14 @@ def columns_of(graph: Graph, notes: Notes) -> list[Column]:
     del notes
     ops = [op for op in graph.ops() if next(_accesses(graph, op), None) is not None]
     if len(ops) <= COLUMNS:
-        columns = [Column(op, (op,), _label(graph, op), line_text(graph.op(op)), next(iter(graph.segments_of(op)), None)) for op in ops]
+        columns = [
+            Column(op, (op,), _label(graph, op), line_text(graph.op(op)), next(iter(graph.segments_of(op)), None))
+            for op in ops
+        ]
         launch = {s: k for k, s in enumerate(graph.segments())}
-        return sorted(columns, key=lambda c: launch.get(c.segment, -1)) if launch else columns  # stable: program order within
+        return (
+            sorted(columns, key=lambda c: launch[c.segment] if c.segment else -1) if launch else columns
+        )  # stable: program order within
     if graph.segments():
         return [Column(s, graph.members(s), segment_text(s), "", s) for s in graph.segments()]
     return [Column(run.node, run.ops, run.tab.id, run.tab.launches) for run in by_place(graph)]
@@ -110,7 +116,9 @@ def lanes_of(graph: Graph, columns: list[Column]) -> tuple[list[Lane], int]:
                 new = _touch(graph, number, tensor, mode)
                 touches[number] = _join(touches[number], new) if number in touches else new
     ordered = {graph.block_of(t) for a, b, _ in graph.orderings() for op in (a, b) for t in graph.operands(op)}
-    ranked = sorted(found, key=lambda b: (b not in ordered, len(found[b]) < 2, graph.block(b).kind != "argument", -len(found[b])))
+    ranked = sorted(
+        found, key=lambda b: (b not in ordered, len(found[b]) < 2, graph.block(b).kind != "argument", -len(found[b]))
+    )
     kept = set(ranked[:LANES])
     lanes = [_lane(graph, block, tuple(found[block].values())) for block in graph.blocks() if block in kept]
     return lanes, len(found) - len(lanes)
@@ -126,7 +134,11 @@ def _join(a: Touch, b: Touch) -> Touch:
     mode = "".join(m for m in "RW" if m in a.mode + b.mode)
     extent = min(a.extent[0], b.extent[0]), max(a.extent[1], b.extent[1])
     sizes = [t.extent[1] - t.extent[0] for t in (a, b)]
-    dense = (a.dense and a.extent == extent) or (b.dense and b.extent == extent) or (a.dense and b.dense and sum(sizes) >= extent[1] - extent[0])
+    dense = (
+        (a.dense and a.extent == extent)
+        or (b.dense and b.extent == extent)
+        or (a.dense and b.dense and sum(sizes) >= extent[1] - extent[0])
+    )
     return Touch(a.column, mode, extent, dense, (*a.tensors, *b.tensors))
 
 
@@ -134,7 +146,7 @@ def _lane(graph: Graph, block: NodeId, touches: tuple[Touch, ...]) -> Lane:
     ends = sorted({end for t in touches for end in t.extent} | {0, graph.block(block).nbytes})
     if len(ends) - 1 > PARTS or len(ends) < 2:
         ends = [0, max(ends[-1], 1)]
-    parts = tuple(zip(ends, ends[1:], strict=False))
+    parts = tuple(itertools.pairwise(ends))
     placed = []
     for t in touches:
         hit = [k for k, (low, high) in enumerate(parts) if t.extent[0] < high and low < t.extent[1]] or [0]

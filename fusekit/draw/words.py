@@ -15,10 +15,10 @@ from fusekit.ops import is_pointwise
 from fusekit.passes.base import is_view
 from fusekit.passes.movement import RULES
 
-REDUCTIONS = frozenset(
-    "sum mean prod amax amin max min argmax argmin any all var std var_mean std_mean logsumexp norm linalg_vector_norm "
-    "nansum nanmean median count_nonzero aminmax".split()
-)
+REDUCTIONS = frozenset({
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg_vector_norm", "logsumexp",
+    "max", "mean", "median", "min", "nanmean", "nansum", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean",
+})  # fmt: skip
 OURS = {
     "fk.input": "inputs", "fk.return": "return", "fk.load": "load", "fk.store": "store", "fk.window": "window",
     "fk.overlay": "overlay", "fk.fill": "fill", "fk.iota": "count up", "fk.cast": "to", "fk.bits": "bits as",
@@ -39,11 +39,8 @@ def bytes_text(count: int) -> str:
     """``12 B``, ``256.5 KiB``, ``4.0 MiB``."""
     if count < 1024:
         return f"{count} B"
-    size, unit = float(count), "B"
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        size /= 1024
-        if size < 1024:
-            break
+    power = min((count.bit_length() - 1) // 10, 4)
+    size, unit = count / 1024**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
     return f"{size:.1f} {unit}" if size < 100 or unit == "KiB" else f"{size:.0f} {unit}"
 
 
@@ -142,12 +139,9 @@ def op_detail(graph: Graph, node: NodeId) -> str:
     kind = op_kind(graph, node)
     types = ", ".join(type_text(graph.tensor(t)) for t in results)
     if operands and kind in ("view", "reduction"):
-        return f"{shape_text(graph.tensor(operands[0]).shape)} → {types if kind == 'reduction' else _shapes(graph, results)}"
+        after = types if kind == "reduction" else ", ".join(shape_text(graph.tensor(t).shape) for t in results)
+        return f"{shape_text(graph.tensor(operands[0]).shape)} → {after}"
     return types
-
-
-def _shapes(graph: Graph, tensors: tuple[NodeId, ...]) -> str:
-    return ", ".join(shape_text(graph.tensor(t).shape) for t in tensors)
 
 
 def argument_text(value: object) -> str:
@@ -251,7 +245,10 @@ def guards_text(guards: tuple[Guard, ...], shape: tuple[int, ...]) -> str:
             return "where " + " and ".join(map(guard_text, guards))
         low, high = box[axis]
         box[axis] = max(low, -form.const), min(high, extent - form.const)
-    pieces = [_slice(low, high, 1, n) if high - low != 1 or n == 1 else str(low) for (low, high), n in zip(box, shape, strict=True)]
+    pieces = [
+        _slice(low, high, 1, n) if high - low != 1 or n == 1 else str(low)
+        for (low, high), n in zip(box, shape, strict=True)
+    ]
     return f"at [{_joined(pieces)}]"
 
 
@@ -288,7 +285,8 @@ def _spread_text(index: tuple[Form, ...], shape: tuple[int, ...], result: tuple[
     """A broadcast, or a plain permutation of axes."""
     axes = [_axis(form.terms[0][0]) if len(form.terms) == 1 and form.const == 0 else None for form in index]
     whole = all(
-        (axis is not None and form.terms[0][1] == 1 and result[axis] == n) or (form.is_constant and n == 1 and form.const == 0)
+        (axis is not None and form.terms[0][1] == 1 and result[axis] == n)
+        or (form.is_constant and n == 1 and form.const == 0)
         for axis, form, n in zip(axes, index, shape, strict=True)
     )
     real = [axis for axis in axes if axis is not None]
@@ -297,7 +295,7 @@ def _spread_text(index: tuple[Form, ...], shape: tuple[int, ...], result: tuple[
     if real == sorted(real):
         return f"{shape_text(shape)} → {shape_text(result)}"
     if len(real) == len(result):
-        order = sorted(range(len(axes)), key=lambda k: axes[k] if axes[k] is not None else 0)
+        order = sorted(range(len(axes)), key=lambda k: axes[k] or 0)
         return f"axes {', '.join(map(str, order))}"
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import itertools
 
 STEP, SWING = 5.0, 2.6  # px along the line and across it
 
@@ -16,7 +17,7 @@ def zigzag(path: str) -> str:
     for k in range(0, len(points) - 3, 3):
         dense += [_bezier(points[k : k + 4], step / 24) for step in range(1, 25)]
     out, left, side = [dense[0]], STEP, 1
-    for (x0, y0), (x1, y1) in zip(dense, dense[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(dense):
         length = math.hypot(x1 - x0, y1 - y0)
         left -= length
         if left <= 0 and length:
@@ -27,4 +28,6 @@ def zigzag(path: str) -> str:
 
 def _bezier(points: list[tuple[float, float]], t: float) -> tuple[float, float]:
     weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-    return sum(w * p[0] for w, p in zip(weights, points, strict=True)), sum(w * p[1] for w, p in zip(weights, points, strict=True))
+    return sum(w * p[0] for w, p in zip(weights, points, strict=True)), sum(
+        w * p[1] for w, p in zip(weights, points, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""The order of statements that stand in the same loops, so that those which matter at the same time share one ``if``."""
+"""The order of statements that stand in the same loops: those that matter at the same time share one ``if``."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import cast
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.ir import Graph, Guard, Layout
-from fusekit.lower.contexts import contexts, simplify, visible
+from fusekit.lower.contexts import Ranges, contexts, simplify, visible
 from fusekit.lower.loops import Loops, collapse, has_division, loops_over
 from fusekit.lower.names import Names
 from fusekit.lower.nest import Item, Puller
@@ -97,13 +97,15 @@ class _Builder:
         anchors = list(self._anchors(stores))
         roots = [self._root(op, anchors) for op in stores]
         items = tuple(self.puller.items.values())
-        found = contexts([(item.name, item.uses) for item in items], [(root.store.value, root.cases) for root in roots])
+        ranges = Ranges({name: guards for guards, name in self.puller.tests.items()})
+        uses = [(item.name, item.uses) for item in items]
+        found = contexts(uses, [(root.store.value, root.cases) for root in roots], ranges.clean)
         depth = {item.name: self.loops.depth(item.free) for item in items}
         tests = {item.name for item in items if isinstance(item.statement, Test)}
         cases: dict[str, Cases] = {}
         for item in items:
             known = {test for test in tests if depth[test] <= depth[item.name]}
-            cases[item.name] = ALWAYS if item.name in tests else visible(found[item.name], known.__contains__)
+            cases[item.name] = ALWAYS if item.name in tests else ranges.absorb(visible(found[item.name], known.__contains__))
         return Nest(self.loops, items, tuple(roots), cases, self.names)
 
     def _anchors(self, stores: Sequence[NodeId]) -> Iterator[tuple[NodeId, Layout]]:

@@ -88,8 +88,7 @@ class _Printer:
             out.append("from numba import prange")
         out.append("")
         homes = {name: functions()[name].__module__ for name in self.helpers}
-        for home in sorted(set(homes.values())):
-            out.append(_from(home, (name for name in homes if homes[name] == home)))
+        out += [_from(home, (n for n in homes if homes[n] == home)) for home in sorted(set(homes.values()))]
         if self.memory:
             out.append(_from("fusekit.run.intrinsics", self.memory))
         return out

@@ -1,31 +1,29 @@
 """Activation functions and their derivatives, in the order of operations of ATen's CPU kernels (``Activation.cpp``)."""
 
-import math
-
 import numpy as np
 
-from fusekit.ops.scalar import fma, sigmoid
+from fusekit.ops.scalar import erf, exp, fma, sigmoid, tanh
 
 
 def silu(x):
-    return x / (type(x)(1) + np.exp(-x))
+    return x / (type(x)(1) + exp(-x))
 
 
 def gelu(x):
     half, one = type(x)(0.5), type(x)(1)
-    return x * half * (one + type(x)(math.erf(x * type(x)(0.7071067811865476))))
+    return x * half * (one + erf(x * type(x)(0.7071067811865476)))
 
 
 def gelu_f32(x):
     """Eager's float32 kernel halves last, and answers NaN for an infinite input."""
-    value = x * (type(x)(1) + type(x)(math.erf(x * type(x)(0.7071067811865476)))) * type(x)(0.5)
+    value = x * (type(x)(1) + erf(x * type(x)(0.7071067811865476))) * type(x)(0.5)
     return value if x < type(x)(np.inf) else type(x)(np.nan)
 
 
 def gelu_tanh(x):
     half, one = type(x)(0.5), type(x)(1)
     inner = type(x)(0.7978845608028654) * fma(type(x)(0.044715), x * x * x, x)
-    return half * x * (one + np.tanh(inner))
+    return half * x * (one + tanh(inner))
 
 
 def leaky_relu(x, slope):
@@ -38,11 +36,11 @@ def elu(x, scaled_alpha, scale, input_scale):
 
 def softplus(x, beta, threshold):
     scaled = x * beta
-    return x if scaled > threshold else np.log1p(np.exp(scaled)) / beta
+    return x if scaled > threshold else np.log1p(exp(scaled)) / beta
 
 
 def mish(x):
-    return x * np.tanh(np.log1p(np.exp(x)))
+    return x * tanh(np.log1p(exp(x)))
 
 
 def hard_gate(x):
@@ -88,8 +86,8 @@ def silu_backward(grad, x):
 
 def gelu_backward(grad, x):
     half, one = type(x)(0.5), type(x)(1)
-    below = half * (one + type(x)(math.erf(x * type(x)(0.7071067811865476))))
-    density = type(x)(0.3989422804014327) * np.exp(x * x * type(x)(-0.5))
+    below = half * (one + erf(x * type(x)(0.7071067811865476)))
+    density = type(x)(0.3989422804014327) * exp(x * x * type(x)(-0.5))
     return grad * fma(x, density, below)
 
 
@@ -97,7 +95,7 @@ def gelu_tanh_backward(grad, x):
     half, one = type(x)(0.5), type(x)(1)
     beta, kappa = type(x)(0.7978845608028654), type(x)(0.044715)
     square = x * x
-    bent = np.tanh(beta * fma(kappa, square * x, x))
+    bent = tanh(beta * fma(kappa, square * x, x))
     left, right = half * x, one + bent
     slope = left * fma(-bent, bent, one) * (beta * fma(type(x)(3) * kappa, square, one))
     return grad * fma(half, right, slope)
@@ -125,7 +123,7 @@ def leaky_relu_backward(grad, x, slope):
 
 def elu_backward(grad, x, scaled_alpha, scale, input_scale):
     """Of the input; ``elu_backward_of_result`` takes the result."""
-    return grad * scale if x > type(x)(0) else grad * input_scale * scaled_alpha * np.exp(x * input_scale)
+    return grad * scale if x > type(x)(0) else grad * input_scale * scaled_alpha * exp(x * input_scale)
 
 
 def elu_backward_of_result(grad, result, scaled_alpha, scale, input_scale):
@@ -133,13 +131,13 @@ def elu_backward_of_result(grad, result, scaled_alpha, scale, input_scale):
 
 
 def softplus_backward(grad, x, beta, threshold):
-    growth = np.exp(x * beta)
+    growth = exp(x * beta)
     return grad if x * beta > threshold else grad * growth / (growth + type(x)(1))
 
 
 def mish_backward(grad, x):
     gate = sigmoid(x)
-    bent = np.tanh(np.log1p(np.exp(x)))
+    bent = tanh(np.log1p(exp(x)))
     return grad * (bent + x * gate * (type(x)(1) - bent * bent))
 
 

@@ -7,7 +7,7 @@ from types import FunctionType, ModuleType
 
 import numpy as np
 
-from fusekit.ops import activations, scalar
+from fusekit.ops import activations, fastmath, scalar
 from fusekit.ops.entry import Scalar
 
 
@@ -23,7 +23,7 @@ def functions() -> dict[str, Callable]:
     They call one another as globals of their modules: to compile them, give each a copy whose globals hold the compiled
     ones (:func:`linked`).
     """
-    return {**_defined(scalar), **_defined(activations)}
+    return {**_defined(fastmath), **_defined(scalar), **_defined(activations)}
 
 
 def linked(compile_one: Callable[[Callable], Callable]) -> dict[str, Callable]:

@@ -10,6 +10,8 @@ import math
 
 import numpy as np
 
+from fusekit.ops.fastmath import erf_f32, exp_f32, log_f32, tanh_f32
+
 # ---- halves: registers are float32 that hold a rounded value; memory holds 16 bits -----------------------------------
 
 
@@ -240,7 +242,7 @@ def nan_to_num(x, nan, above, below):
     return nan if x != x else finite
 
 
-# ---- transcendental --------------------------------------------------------------------------------------------------
+# ---- transcendental: float32 by our own polynomials, float64 by libm -------------------------------------------------
 
 
 def power(x, y):
@@ -248,7 +250,27 @@ def power(x, y):
     return type(x)(np.inf) if (x == type(x)(-np.inf)) and (y == type(x)(0.5)) else np.power(x, y)
 
 
+def exp(x):
+    if type(x) is np.float32:
+        return type(x)(exp_f32(np.float32(x)))
+    return np.exp(x)
+
+
+def log(x):
+    if type(x) is np.float32:
+        return type(x)(log_f32(np.float32(x)))
+    return np.log(x)
+
+
+def tanh(x):
+    if type(x) is np.float32:
+        return type(x)(tanh_f32(np.float32(x)))
+    return np.tanh(x)
+
+
 def erf(x):
+    if type(x) is np.float32:
+        return type(x)(erf_f32(np.float32(x)))
     return type(x)(math.erf(x))
 
 
@@ -257,12 +279,12 @@ def erfc(x):
 
 
 def sigmoid(x):
-    return type(x)(1) / (type(x)(1) + np.exp(-x))
+    return type(x)(1) / (type(x)(1) + exp(-x))
 
 
 def xlogy(x, y):
     """``x * log(y)``; 0 where x is 0, unless y is NaN."""
-    zeroed = type(x)(0) if x == type(x)(0) else x * np.log(y)
+    zeroed = type(x)(0) if x == type(x)(0) else x * log(y)
     return y if y != y else zeroed
 
 
@@ -270,7 +292,7 @@ def logaddexp(a, b):
     """log(exp(a) + exp(b)) without overflow."""
     high = maximum(a, b)
     same = np.isinf(a) & (a == b)
-    return a if same else high + np.log1p(np.exp(-abs(a - b)))
+    return a if same else high + np.log1p(exp(-abs(a - b)))
 
 
 def lerp(start, end, weight):

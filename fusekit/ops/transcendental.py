@@ -10,10 +10,10 @@ from fusekit.ops.text import rounded
 
 _UNARY = {
     "sqrt": "np.sqrt",
-    "exp": "np.exp",
+    "exp": "exp",
     "exp2": "np.exp2",
     "expm1": "np.expm1",
-    "log": "np.log",
+    "log": "log",
     "log2": "np.log2",
     "log10": "np.log10",
     "log1p": "np.log1p",
@@ -25,7 +25,7 @@ _UNARY = {
     "atan": "np.arctan",
     "sinh": "np.sinh",
     "cosh": "np.cosh",
-    "tanh": "np.tanh",
+    "tanh": "tanh",
     "asinh": "np.arcsinh",
     "acosh": "np.arccosh",
     "atanh": "np.arctanh",

@@ -126,12 +126,15 @@ def _leaves(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
     rows: list[Row] = []
     for one, other in zip_longest(eager.leaves, ours.leaves):
         if one is None or other is None:
-            rows.append(Row((one or other)[0], "there" if one else "missing", "there" if other else "missing", False))
-        elif isinstance(one[1], torch.Tensor) and isinstance(other[1], torch.Tensor):
-            rows.append(_tensor(one[0], one[1], other[1], tolerance))
+            path = one[0] if one else other[0] if other else ""
+            rows.append(Row(path, "there" if one else "missing", "there" if other else "missing", False))
+            continue
+        path, want, got = one[0], one[1], other[1]
+        if isinstance(want, torch.Tensor) and isinstance(got, torch.Tensor):
+            rows.append(_tensor(path, want, got, tolerance))
         else:
-            same = type(one[1]) is type(other[1]) and (one[1] == other[1] or one[1] != one[1])
-            rows.append(Row(one[0], repr(one[1])[:40], repr(other[1])[:40], bool(same)))
+            same = type(want) is type(got) and bool(want == got or want != want)
+            rows.append(Row(path, repr(want)[:40], repr(got)[:40], same))
     return rows
 
 
@@ -153,7 +156,7 @@ def axes(tensor: torch.Tensor) -> tuple[int, ...]:
 def _tensor(path: str, want: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> Row:
     looks = describe(want), describe(got)
     if looks[0] != looks[1]:
-        return Row(path, *looks, False)
+        return Row(path, looks[0], looks[1], False)
     if (words := difference(want, got, tolerance)) is not None:
         return Row(path, looks[0], words, False)
     far = ulps(want, got)
@@ -165,11 +168,12 @@ def _inputs(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
     for k, ((name, want), (_, got)) in enumerate(zip(eager.tensors, ours.tensors, strict=True)):
         looks = [f"{describe(t)}+{t.storage_offset()}" for t in (want, got)]
         if looks[0] != looks[1]:
-            rows.append(Row(name, *looks, False))
+            rows.append(Row(name, looks[0], looks[1], False))
             continue
         words = storage_difference(want.untyped_storage(), got.untyped_storage(), _dtypes(eager, want), tolerance)
         rows.append(Row(f"bytes of {name}", looks[0], words or "equal", words is None))
-        rows.append(_fact(f"version of {name}", *("moved" if o.bumped[k] else "stays" for o in (eager, ours))))
+        moved = ["moved" if outcome.bumped[k] else "stays" for outcome in (eager, ours)]
+        rows.append(_fact(f"version of {name}", moved[0], moved[1]))
     return rows
 
 
@@ -184,11 +188,8 @@ def _dtypes(outcome: Outcome, tensor: torch.Tensor) -> Sequence[torch.dtype]:
 
 
 def _aliases(eager: Outcome, ours: Outcome) -> list[Row]:
-    rows = (
-        [Row("sharing", *(_sharing_text(c) for c in classes), classes[0] == classes[1])]
-        if (classes := (sharing((*eager.tensors, *eager.outputs)), sharing((*ours.tensors, *ours.outputs))))
-        else []
-    )
+    classes = [sharing((*outcome.tensors, *outcome.outputs)) for outcome in (eager, ours)]
+    rows = [Row("sharing", _sharing_text(classes[0]), _sharing_text(classes[1]), classes[0] == classes[1])]
     shared = {name for group in classes[0] for name in group}
     for (path, want), (_, got) in zip(eager.outputs, ours.outputs, strict=False):
         if path in shared and want.numel():

@@ -257,7 +257,7 @@ def settle(memory: Memory, place: Place, tensor: torch.Tensor) -> bool:
 def _base(tensor: torch.Tensor, start: int, width: int) -> int:
     """Address of byte 0 of the block in which ``tensor`` begins at byte ``start``."""
     # not tensor.data_ptr(): that is 0 for a tensor without elements
-    return tensor.untyped_storage().data_ptr() + tensor.storage_offset() * width - start
+    return tensor.untyped_storage().data_ptr() + int(tensor.storage_offset()) * width - start
 
 
 def is_at(tensor: torch.Tensor, place: Place, address: int, numbers: Sequence[Scalar]) -> bool:

@@ -48,9 +48,8 @@ def observe(
     Captured tensors get their bytes and version counters back afterwards; the outcome holds clones of what they were.
     """
     kwargs = dict(kwargs or {})
-    named = [
-        pair for pair in (*paths(tuple(args), "args"), *paths(kwargs, "kwargs")) if isinstance(pair[1], torch.Tensor)
-    ]
+    leaves = (*paths(tuple(args), "args"), *paths(kwargs, "kwargs"))
+    named = [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     captured = tuple(captures)
     tensors = [tensor for _, tensor in (*named, *captured)]
     before = tuple(_bytes(tensor).clone() for tensor in tensors)
@@ -98,4 +97,4 @@ def _restore(captured: Named, before: Sequence[torch.Tensor], versions: Sequence
     for (_, tensor), old, version in zip(captured, before, versions, strict=True):
         _bytes(tensor).copy_(old)
         if not tensor.is_inference():
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))  # pyright: ignore[reportAttributeAccessIssue]

@@ -7,6 +7,7 @@ ops that are not exactly rounded (a program either has such ops, or looks at bit
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -116,7 +117,7 @@ class _Maker:
 
     def _runs(self, step: Step) -> bool:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), warnings.catch_warnings(action="ignore"):
                 exec(step.line, self.space)
         except (RuntimeError, IndexError, ValueError, TypeError):
             return False

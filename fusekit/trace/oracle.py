@@ -45,6 +45,7 @@ def ask_eager(
     return zeros if zeros is not None and type(zeros) is type(ones) else Verdict.FINE
 
 
+_FUSED = frozenset((torch.Tag.pointwise, torch.Tag.core))  # what may run in a kernel of ours
 _missing: dict[object, bool] = {}
 
 
@@ -53,9 +54,9 @@ def lacks_kernel(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, 
 
     Asked once for each overload and dtypes, of tensors of one element; other errors, of shapes say, do not count.
     """
-    if torch.Tag.pointwise not in func.tags and torch.Tag.reduction not in func.tags or func._schema.is_mutable:
-        return False
     tensors = list(tensors_in([list(args), dict(kwargs)]))
+    if not tensors or func._schema.is_mutable or not _FUSED.intersection(func.tags):
+        return False
     scalars = tuple(type(value) for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor))
     key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), scalars, kwargs.get("dtype"))
     if key not in _missing:

@@ -1,4 +1,4 @@
-"""Graphs made by hand for the pictures: f(a, b) = a.exp_() * b.tanh_() with b = a[0, 0], at three stages; and others."""
+"""Graphs made by hand for the pictures: f(a, b) = a.exp_() * b.tanh_() with b = a[0, 0], at three stages; others."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fusekit.ir import (
     empty_graph,
 )
 from fusekit.why import Explanation, Reason
+import itertools
 
 N = 1024
 WHOLE, ELEMENT = Layout.contiguous((N, N), F32), Layout.contiguous((), F32)
@@ -33,7 +34,13 @@ def line(number: int, modules: str = "") -> Origin:
 
 
 def call(
-    draft: Draft, target: str, operands: tuple[NodeId, ...], results: tuple[NodeId, ...], at: int = 1, modules: str = "", **more: object
+    draft: Draft,
+    target: str,
+    operands: tuple[NodeId, ...],
+    results: tuple[NodeId, ...],
+    at: int = 1,
+    modules: str = "",
+    **more: object,
 ) -> NodeId:
     args = tuple(Operand(k) for k in range(len(operands)))
     payload = Op(target, args, origin=line(at, modules), **more)  # type: ignore[arg-type]
@@ -111,7 +118,7 @@ def reasons() -> tuple[Explanation, ...]:
 
 
 def chain(layers: int, *, segmented_by: int = 0) -> Graph:
-    """``layers`` times (linear, view, scale, gelu-like run, add); ``segmented_by`` > 0: with segments, links between them."""
+    """``layers`` times (linear, a run like gelu, add); ``segmented_by`` > 0: with segments."""
     draft = empty_graph("model").draft("trace")
     shape = (8, 1024, 768)
     layout = Layout.contiguous(shape, F32)
@@ -141,6 +148,6 @@ def chain(layers: int, *, segmented_by: int = 0) -> Graph:
     call(draft, RETURN, (x,), ())
     if segmented_by:
         ids = [draft.add_segment(Segment(kind, shape if kind == "pointwise" else ()), ops) for kind, ops in segments]
-        for a, b in zip(ids, ids[1:], strict=False):
+        for a, b in itertools.pairwise(ids):
             draft.add_boundary(a, b, x, Boundary(layout.nbytes))
     return draft.finish().graph

@@ -13,6 +13,8 @@ from fusekit.testing.stages import interpreted, stages
 from fusekit.trace.record import record
 from fusekit.trace.recording import Recording
 
+pytestmark = pytest.mark.filterwarnings("ignore:Use of index:UserWarning")
+
 
 def test_a_seed_gives_one_program() -> None:
     for seed in range(30):
@@ -34,7 +36,7 @@ def test_the_source_is_python_that_eager_runs() -> None:
 
 
 def test_interpreter_is_eager_at_every_stage() -> None:
-    for seed in range(60):
+    for seed in range(30):
         program = random_program(seed, errors=seed % 4 == 0)
         for name, candidate in stages(program.function):
             report = differential(program.function, candidate, program.make(), title=f"seed {seed} after {name}")

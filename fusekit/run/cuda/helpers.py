@@ -1,0 +1,30 @@
+"""The functions of the op table as CUDA device functions, beside the intrinsics: all that printed source may call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from fusekit import ops
+
+
+@cache
+def compiled() -> dict[str, Any]:
+    """Name -> function for compiled kernels. An intrinsic stands in for a function of the table of the same name."""
+    from numba import cuda
+
+    from fusekit.run.cuda import intrinsics
+
+    def compile_one(function: Callable[..., Any]) -> Any:
+        own = intrinsics.NAMES.get(function.__name__)
+        return cuda.jit(device=True)(function) if own is None else own
+
+    return {**intrinsics.NAMES, **ops.linked(compile_one), "range": range}
+
+
+def plain() -> dict[str, Callable[..., Any]]:
+    """The same names as Python over numpy scalars and raw memory, for one thread of a simulated grid."""
+    from fusekit.run.cuda import standins
+
+    return {**ops.functions(), **standins.NAMES}

@@ -1,0 +1,55 @@
+"""A kernel's very source, thread by thread in Python: barriers, shuffles and tickets do what they do on a device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+
+import numpy as np
+
+from fusekit.run.cuda import helpers, standins
+from fusekit.run.cuda.source import execute
+
+
+def simulate(
+    source: str,
+    name: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    arguments: Sequence[int | float],
+    order: Callable[[list], Iterable] = list,
+) -> None:
+    """Runs a grid block after block, with one Python thread a thread. ``order`` permutes the blocks.
+
+    Raises what the first thread raised; a barrier that some threads never reach is a BrokenBarrierError.
+    """
+    kernel = execute(source, name, helpers.plain())
+    grid_x, grid_y, grid_z = (*grid, 1, 1)[:3]
+    block_x, block_y, block_z = (*block, 1, 1)[:3]
+    places = [(x, y, z) for z, y, x in product(range(grid_z), range(grid_y), range(grid_x))]
+    for place in order(places):
+        team = standins.Team((block_x, block_y, block_z), place, (grid_x, grid_y, grid_z))
+        _run_block(kernel, team, arguments)
+
+
+def _run_block(kernel: Callable[..., None], team: standins.Team, arguments: Sequence[int | float]) -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        standins.enter(team, number)
+        try:
+            with np.errstate(all="ignore"):
+                kernel(*arguments)
+        except BaseException as error:
+            failures.append(error)
+            team.abort()
+
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(team.count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        broken = threading.BrokenBarrierError
+        raise next((error for error in failures if not isinstance(error, broken)), failures[0])

@@ -5,8 +5,9 @@ from typing import NewType
 NodeId = NewType("NodeId", str)
 
 TENSOR, OP, BLOCK, SEGMENT = "%", "^", "@", "$"
+ITERDOMAIN, TRANSFORM = "#", "!"
 
 
 def kind_of(node: str) -> str:
-    """The sigil of a node id: ``%`` tensor, ``^`` op, ``@`` memory block, ``$`` segment."""
+    """The sigil of a node id: ``%`` tensor, ``^`` op, ``@`` memory block, ``$`` segment, ``#`` iteration domain, ``!`` transform."""
     return node[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from fusekit.draw.flow import Flow
@@ -13,9 +14,9 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph, Layout
 from fusekit.ir.text import print_layout
 from fusekit.memory.overlap import Overlap, overlap
-import itertools
 
 PILLS = 8  # layouts of one group that are drawn
+GROUPS, A_ROW = 24, 2
 WORDS = {
     Overlap.SAME: "has the same bytes as", Overlap.WITHIN: "lies within", Overlap.CONTAINS: "contains",
     Overlap.PARTIAL: "overlaps a part of", Overlap.DISJOINT: "shares no byte with", Overlap.UNKNOWN: "may overlap",
@@ -25,45 +26,38 @@ WORDS = {
 def aliases_picture(graph: Graph, notes: Notes, title: str, note: str) -> Picture:
     """A capsule round the layouts of each block with several; the ops between which memory forces an order."""
     flow = Flow(graph, notes).walk()
-    orders = [o for o in graph.orderings() if o[0] in flow.drawn and o[1] in flow.drawn]
-    groups = [g for block in graph.blocks() if (g := Group.of(graph, block)) is not None]
-    ends = {op for first, then, _ in orders for op in (first, then)}
-    cards = [p for p in flow.parts.values() if isinstance(p, Card) and p.node in ends]
-    keys = {card.key for card in cards}
-    frames, spines = [], []
-    for group in groups:
-        frames.append(group.frame(graph, notes))
-        spines += group.spines()
-    arrows = [
-        Edge(g.key_of(t), flow.drawn[op][-1])
-        for op in sorted(ends, key=graph.position)
-        for g, t in _touches(graph, groups, op)
-    ]
+    cards = {op: part for op in graph.ops() if isinstance(part := flow.parts.get(op), Card)}
+    orders = [o for o in graph.orderings() if o[0] in cards and o[1] in cards]
+    ends = sorted({op for order in orders for op in order[:2]}, key=graph.position)
+    found = [g for block in graph.blocks() if (g := Group.of(graph, block)) is not None]
+    groups = _most_telling(graph, found, ends)
     nodes, order_edges = hazards(graph, flow, notes, orders)
-    drawn = keys | {g.key_of(t) for g in groups for t in g.members}
-    order_edges = [
-        e for e in order_edges if {e.tail, e.head} & {n.key for n in nodes} and (e.tail in keys or e.head in keys)
-    ]
-    alive = {e.tail for e in order_edges} & {e.head for e in order_edges}
-    parts: tuple[Part | Frame, ...] = (*frames, *cards, *(n for n in nodes if n.key in alive))
-    edges = [
-        *spines,
-        *(e for e in arrows if e.head in keys and e.tail in drawn),
-        *(e for e in order_edges if {e.tail, e.head} & alive),
-    ]
-    said = note or notes.summary(graph) or aliases_note(graph, len(groups))
-    return Picture(
-        title,
-        said,
-        parts,
-        tuple(dict.fromkeys(edges)),
-        f"{title}. {said}. " + " ".join(g.sentence(graph) for g in groups),
-    )
+    arrows = [Edge(g.key_of(t), op) for op in ends for g, t in _touches(graph, groups, op)]
+    spines = [spine for group in groups for spine in group.spines()]
+    frames = [group.frame(graph, notes) for group in groups]
+    said = note or notes.summary(graph) or aliases_note(graph, len(found), len(found) - len(groups))
+    desc = f"{title}. {said}. " + " ".join(g.sentence(graph) for g in groups)
+    edges = dict.fromkeys((*spines, *_in_rows(groups, {e.tail for e in arrows}), *arrows, *order_edges))
+    return Picture(title, said, (*frames, *(cards[op] for op in ends), *nodes), tuple(edges), desc)
 
 
-def aliases_note(graph: Graph, groups: int) -> str:
+def _most_telling(graph: Graph, groups: list[Group], ends: list[NodeId]) -> list[Group]:
+    """Of many groups those that an order is about, then those with most layouts; in the order of blocks."""
+    busy = {graph.block_of(t) for op in ends for t in graph.operands(op)}
+    ranked = sorted(groups, key=lambda g: (g.block not in busy, -len(g.by_layout)))[:GROUPS]
+    return [g for g in groups if g in ranked]
+
+
+def _in_rows(groups: list[Group], busy: set[str]) -> list[Edge]:
+    """Capsules without arrows would all stand in one line: hidden arrows break it."""
+    idle = [next(iter(g.first)) for g in groups if busy.isdisjoint(g.first)]
+    return [Edge(a, b, "hidden") for a, b in zip(idle, idle[A_ROW:], strict=False)]
+
+
+def aliases_note(graph: Graph, groups: int, hidden: int) -> str:
     single = len(graph.blocks()) - groups
     words = [f"{plural(groups, 'alias group')}, {plural(single, 'block')} with one layout"]
+    words += [f"{plural(hidden, 'group')} not drawn"] if hidden else []
     return ", ".join([*words, plural(len(graph.orderings()), "ordering")])
 
 

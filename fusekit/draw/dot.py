@@ -7,7 +7,6 @@ It has no icons without files: a fixed cell with a colour that nobody else uses 
 from __future__ import annotations
 
 from math import ceil
-
 from typing import TYPE_CHECKING
 
 from fusekit.draw.escape import dot_name, label, shorten
@@ -122,7 +121,8 @@ def _add_edge(g: graphviz.Digraph, edge: Edge, number: int) -> None:
 def _text(
     text: str, size: float = NAME, color: str = "ink", *, mono: bool = False, bold: bool = False, strike: bool = False
 ) -> str:
-    body = f"<S>{label(text)}</S>" if strike else label(text)
+    shown = label(shorten(text, 200))  # a net: each caller shortens to what it has room for
+    body = f"<S>{shown}</S>" if strike else shown
     face = MONO if mono else BOLD if bold else SANS
     return f'<FONT FACE="{face}" POINT-SIZE="{size}" COLOR="{C[color]}">{body}</FONT>' if text else ""
 
@@ -211,51 +211,54 @@ def _record(record: Record) -> str:
 def _tab(tab: Tab, mark: str) -> str:
     """One cell with one run of words, so that no spare width comes between them."""
     row = _icon(mark) + _gap(5) if mark else ""
-    words = _text(tab.id, NAME, bold=True) + _text(f"   {shorten(tab.scheduler)}" if tab.scheduler else "", SMALL)
+    words = _text(shorten(tab.id), NAME, bold=True) + _text(
+        f"   {shorten(tab.scheduler)}" if tab.scheduler else "", SMALL
+    )
     rest = "   ".join(word for word in (tab.launches, tab.traffic) if word)
     words += _text(f"   {shorten(rest, 70)}" if rest else "", SMALL, "muted")
     return row + _cell(words, align="LEFT")
 
 
 def _frame(g: graphviz.Digraph, frame: Frame) -> None:
-    kind = frame.kind
-    empty = kind in ("empty", "maybe")
-    capsule = kind in ("capsule", "maybe")
-    if capsule:
-        words = _text(frame.tab.id, SMALL, "memory")
-        words += _text(f"      {frame.tab.scheduler}", TINY, "muted") if frame.tab.scheduler else ""
-        tab = _badge(frame.badge) + _gap(6) + _cell(words, align="LEFT")
-        for row in frame.tab.traffic.split("\n"):
-            tab += (
-                f"</TR><TR>{_cell('', colspan=2)}{_cell(_text(row, SMALL, 'muted', mono=True), align='LEFT')}"
-                if row
-                else ""
-            )
-        color = C["memory"]
-    elif kind == "phase":
-        tab, color = _cell(_text(frame.tab.id, TINY, "hazard")), C["hazard"]
-    else:
-        tab, color = _tab(frame.tab, frame.mark), C["line"] if empty else C["hair"]
-    tone = C["paper"] if empty or capsule or kind == "phase" else C[f"tone{frame.parity % 2}"]
+    empty, capsule, phase = (frame.kind in kinds for kinds in (("empty", "maybe"), ("capsule", "maybe"), ("phase",)))
+    color = "memory" if capsule else "hazard" if phase else "line" if empty else "hair"
+    tone = "paper" if empty or capsule or phase else f"tone{frame.parity % 2}"
+    tab = _capsule_tab(frame) if capsule else _tab(frame.tab, frame.mark)
+    if phase:
+        tab = _cell(_text(shorten(frame.tab.id), TINY, "hazard"))
+    look = {
+        "label": f"<{_table(tab, cellpadding=1)}>", "labelloc": "t", "labeljust": "l", "penwidth": "1",
+        "margin": "12" if phase else "14", "style": "filled,dashed" if empty else "filled", "fillcolor": C[tone],
+        "color": C["added" if frame.mark == "added" else color], "class": f"fk-{frame.kind}{_class(frame.mark)}",
+    }  # fmt: skip
     with g.subgraph(name=f"cluster_{dot_name(frame.key)}") as inside:
-        inside.attr(
-            label=f"<{_table(tab, cellpadding=1)}>", labelloc="t", labeljust="l",
-            margin="12" if kind == "phase" else "14", id=dot_name(frame.key), style="filled,dashed" if empty else "filled", fillcolor=tone, penwidth="1",
-            color=C["added"] if frame.mark == "added" else color, **{"class": f"fk-{kind}{_class(frame.mark)}"},
-        )  # fmt: skip
+        inside.attr(id=dot_name(frame.key), **look)
         for part in frame.parts:
             _add(inside, part)
         if capsule:
             _side_by_side(inside, tuple(part.key for part in frame.parts))
 
 
+def _capsule_tab(frame: Frame) -> str:
+    """What the block is, must or may, and a row for each relation."""
+    words = _text(shorten(frame.tab.id, 90), SMALL, "memory")
+    words += _text(f"      {frame.tab.scheduler}", TINY, "muted") if frame.tab.scheduler else ""
+    tab = _badge(frame.badge) + _gap(6) + _cell(words, align="LEFT")
+    for row in frame.tab.traffic.split("\n"):
+        body = _text(shorten(row, 90), SMALL, "muted", mono=True)
+        tab += f"</TR><TR>{_cell('', colspan=2)}{_cell(body, align='LEFT')}" if row else ""
+    return tab
+
+
 def _tile(tile: Tile) -> str:
-    words = _text(f"{tile.tab.id}  ", NAME, bold=True) + _text(
+    words = _text(f"{shorten(tile.tab.id)}  ", NAME, bold=True) + _text(
         f"{shorten(tile.tab.scheduler, 60)}   " if tile.tab.scheduler else "", SMALL
     )
-    words += _text("   ".join(w for w in (tile.tab.launches, tile.tab.traffic) if w), SMALL, "muted")
+    words += _text(shorten("   ".join(w for w in (tile.tab.launches, tile.tab.traffic) if w), 60), SMALL, "muted")
     count = min(CHIPS_A_ROW, max(len(tile.chips), 1))
-    wide = text_width(f"{tile.tab.id}  {tile.tab.scheduler}   {tile.tab.launches}   {tile.tab.traffic}", SMALL + 1)
+    wide = text_width(
+        f"{tile.tab.id}  {tile.tab.scheduler}   {tile.tab.launches}   {tile.tab.traffic}"[:120], SMALL + 1
+    )
     columns = max(count, ceil(wide / 103))  # empty columns take what a long tab asks for; else the chips would
     rows = [_cell(words, align="LEFT", colspan=columns)]
     for first in range(0, len(tile.chips), count):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import queue
@@ -18,7 +19,6 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
-import contextlib
 
 TIMEOUT = 10.0  # seconds for one layout, the start of the worker included
 STARTS = 3  # a worker that dies this often is not tried again

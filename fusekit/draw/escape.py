@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from html import escape
 
 from fusekit.draw.looks import LONGEST
@@ -10,7 +11,8 @@ from fusekit.draw.looks import LONGEST
 # Not legal in XML, or able to reorder what stands around them (bidirectional controls).
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SHOWN = {"\n": "↵", "\t": " ", "\r": ""}
-_JOINER = "\u2060"  # stands behind an ampersand until the SVG is finished: Graphviz would read "&lt;" in a name as "<"
+# Stands behind these until the SVG is finished: Graphviz would read "&lt;" in a name as "<", and "\\G" as its graph's.
+_JOINER, _SPECIAL = "\u2060", re.compile(r"[&\\]")
 
 
 def clean(text: str) -> str:
@@ -33,14 +35,15 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 
 def label(text: str) -> str:
     """``text`` for an HTML-like label of Graphviz; ``unlabel`` undoes what is left in the SVG."""
-    return escape(clean(text).replace("&", "&" + _JOINER), quote=True)
+    return escape(_SPECIAL.sub(lambda match: match[0] + _JOINER, clean(text)), quote=True)
 
 
 def unlabel(text: str) -> str:
-    """The text of a label as it was before ``label``."""
-    return text.replace("&" + _JOINER, "&")
+    """The text of a label as it was before ``label``; of several spaces Graphviz makes no-break ones."""
+    return re.sub(f"([&\\\\]){_JOINER}", r"\1", text).replace("\u00a0", " ")
 
 
 def dot_name(key: str) -> str:
     """A name for DOT: keys that differ get names that differ, and no character in it means anything to DOT."""
-    return re.sub(r"[^A-Za-z0-9.%^@$]", lambda match: f"_{ord(match[0]):x}_", key)
+    name = re.sub(r"[^A-Za-z0-9.%^@$]", lambda match: f"_{ord(match[0]):x}_", key)
+    return name if len(name) <= 120 else f"{name[:60]}_{sha256(key.encode(errors='replace')).hexdigest()[:24]}"

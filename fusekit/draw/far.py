@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,6 @@ from fusekit.draw.segments import Kernels, segment_tip, segments_note, tab_of
 from fusekit.draw.words import letter_of, op_kind, op_title, plural, type_text
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph
-import itertools
 
 LARGE, LARGE_SEGMENTS = 120, 60  # ops that are still drawn one by one, in a program and in segments
 TILES = 160  # nodes at far zoom
@@ -108,8 +108,8 @@ def _path(graph: Graph, op: NodeId) -> str:
 def _where(graph: Graph, ops: tuple[NodeId, ...]) -> str:
     lines = [o.line for op in ops if (o := graph.op(op).origin)]
     if not lines:
-        return f"{ops[0]} to {ops[-1]}" if len(ops) > 1 else ops[0]
-    return f"line {lines[0]}" if len(set(lines)) == 1 else f"lines {min(lines)} to {max(lines)}"
+        return f"{ops[0]} to {ops[-1]}" if len(ops) > 1 else str(ops[0])
+    return f"line {min(lines)}" if len(set(lines)) == 1 else f"lines {min(lines)} to {max(lines)}"
 
 
 # ---- parts --------------------------------------------------------------------------------------------------------

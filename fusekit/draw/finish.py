@@ -83,6 +83,8 @@ def _finish_polygon(group: ET.Element, place: int, polygon: ET.Element, cls: lis
             "rect", x=x, y=y, width=w, height=h, rx=h / 2, fill=C["paper"], stroke=C["memory"], stroke_width=1.2,
             class_="fk-badge",
         ))  # fmt: skip
+    elif place and cls[:1] == ["node"] and "fk-tile" not in cls:
+        _swap(group, polygon, element("rect", x=x, y=y, width=w, height=h, rx=1, fill=fill))
     elif place == 0 and cls[:1] in (["node"], ["cluster"]):
         kept = {k: v for k, v in polygon.attrib.items() if k != "points"}
         box = element("rect", x=x, y=y, width=w, height=h, rx=min(_radius(cls), h / 2))

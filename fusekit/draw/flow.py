@@ -33,18 +33,13 @@ class Flow:
     _block: dict[NodeId | None, str] = field(default_factory=dict)  # the part that a block was last written by
 
     def walk(self) -> Flow:
-        """Inputs, then ops by segment (or in program order), then outputs, then what was removed."""
+        """Inputs, then ops in program order (once a segment that they are in), then outputs, then what was removed."""
         graph = self.graph
         for tensor in graph.inputs():
             self._pill(tensor, crosses=True)
-        rest = [op for op in graph.ops() if not graph.segments_of(op)]
-        for op in rest if not graph.segments() else ():
-            self._step(op, None)
-        for segment in graph.segments():
-            for op in graph.members(segment):
-                self._step(op, segment)
-        for op in rest if graph.segments() else ():
-            self._step(op, None)
+        for op in graph.ops():
+            for home in graph.segments_of(op) or (None,):
+                self._step(op, home)
         for tensor in graph.outputs():
             self._output(tensor)
         self._ghosts()

@@ -127,7 +127,7 @@ def _draw(box: _Box) -> ET.Element:
     fill = {Hazard: "hazard_tint", Pill: "memory_tint", Cut: "paper"}.get(type(part), "card")
     group.append(element(
         "rect", x=box.x, y=box.y, width=box.width, height=box.height, fill=LIGHT[fill], stroke=LIGHT[color],
-        rx=float(CARD_RADIUS if not isinstance(part, Pill | Hazard) else box.height / 2),
+        rx=float(CARD_RADIUS if not isinstance(part, Pill | Hazard) else min(box.height / 2, 11)),
         stroke_width=2.0 if mark == "added" else 1.0, stroke_dasharray="5 3" if dashed else "none",
     ))  # fmt: skip
     for k, line in enumerate(box.lines):

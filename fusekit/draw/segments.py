@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from fusekit.ids import NodeId
 from fusekit.index import Div, Form, Mod, print_form
 from fusekit.ir import Graph
 from fusekit.memory.inverse import Kind, locate
-import itertools
 
 if TYPE_CHECKING:
     from fusekit.lower.kernel import Kernel

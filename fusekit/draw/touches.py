@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from fusekit.draw.words import base_name, bytes_text, line_text, place_text, seg
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Ordering
 from fusekit.passes.base import is_view
-import itertools
 
 COLUMNS = 48  # ops that have columns of their own
 LANES = 24

@@ -22,6 +22,7 @@ REDUCTIONS = frozenset({
 OURS = {
     "fk.input": "inputs", "fk.return": "return", "fk.load": "load", "fk.store": "store", "fk.window": "window",
     "fk.overlay": "overlay", "fk.fill": "fill", "fk.iota": "count up", "fk.cast": "to", "fk.bits": "bits as",
+    "fk.reduce": "reduce", "fk.take": "take", "fk.gather": "gather", "fk.check_index": "check index",
 }  # fmt: skip
 VALUE_VIEWS = ("fk.window", "fk.overlay", "fk.bits")
 
@@ -91,6 +92,8 @@ def op_title(graph: Graph, node: NodeId) -> str:
         return f"{name.removesuffix('_copy')} {graph.tensor(graph.results(node)[0]).dtype}"
     if op.target == "fk.fill":
         return f"{name} {argument_text(op.kwarg('value'))}"
+    if op.target == "fk.reduce":
+        return str(op.kwarg("kind"))
     if op.target.startswith("fk."):
         return name
     numbers = [argument_text(a) for a in op.args if isinstance(a, (int, float, Number)) and not isinstance(a, bool)]
@@ -105,6 +108,8 @@ def op_kind(graph: Graph, node: NodeId) -> str:
         return "view"
     if op.target in ("fk.fill", "fk.iota"):
         return "constant"
+    if op.target == "fk.reduce":
+        return "reduction"
     if op.target.startswith("fk."):
         return "pointwise"
     if any(graph.segment(s).scheduler == "extern" for s in graph.segments_of(node)):
@@ -113,16 +118,19 @@ def op_kind(graph: Graph, node: NodeId) -> str:
         return "in-place"
     if is_view(graph, node):
         return "view"
-    if base_name(op) in REDUCTIONS and not _keeps_shape(graph, node):
+    if is_reduction(graph, node):
         return "reduction"
     if not is_pointwise(op.target) and op.target not in RULES:
         return "library"
     return "pointwise" if graph.operands(node) else "constant"
 
 
-def _keeps_shape(graph: Graph, node: NodeId) -> bool:
+def is_reduction(graph: Graph, node: NodeId) -> bool:
+    """By name; ``max`` and ``min`` of two tensors are none."""
     operands, results = graph.operands(node), graph.results(node)
-    return len(operands) > 1 and graph.tensor(results[0]).shape == graph.tensor(operands[0]).shape
+    if base_name(graph.op(node)) not in REDUCTIONS or not results or not operands:
+        return False
+    return len(operands) == 1 or graph.tensor(results[0]).shape != graph.tensor(operands[0]).shape
 
 
 def op_detail(graph: Graph, node: NodeId) -> str:
@@ -136,10 +144,10 @@ def op_detail(graph: Graph, node: NodeId) -> str:
         return "writes " + ", ".join(place_text(graph, operands[k]) for k in op.writes)
     if not results:
         return ""
-    kind = op_kind(graph, node)
+    reduces = is_reduction(graph, node)
     types = ", ".join(type_text(graph.tensor(t)) for t in results)
-    if operands and kind in ("view", "reduction"):
-        after = types if kind == "reduction" else ", ".join(shape_text(graph.tensor(t).shape) for t in results)
+    if operands and (reduces or is_view(graph, node)):
+        after = types if reduces else ", ".join(shape_text(graph.tensor(t).shape) for t in results)
         return f"{shape_text(graph.tensor(operands[0]).shape)} → {after}"
     return types
 

@@ -1,7 +1,7 @@
 """The other side of ``engine.Worker``: reads DOT, writes SVG, until its input ends. Run as a script, by path.
 
-A frame is a number of bytes (eight, big-endian) and that many bytes. An answer begins with ``+`` (SVG)
-or ``-`` (why not). Graphviz can crash or never end, hence a process of its own. It imports nothing of fusekit, so that it starts quickly.
+A frame is a number of bytes (eight, big-endian) and that many bytes. An answer begins with ``+`` (SVG) or ``-`` (why
+not). Graphviz can crash or never end, hence a process of its own; it imports nothing of fusekit, so it starts quickly.
 """
 
 import json

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-import itertools
 
 STEP, SWING = 5.0, 2.6  # px along the line and across it
 

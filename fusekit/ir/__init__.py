@@ -1,9 +1,21 @@
 """What a program is: payloads, the frozen graph, its only writer, invariants, differences and text."""
 
 from fusekit.ir.diff import GraphDiff, diff
+from fusekit.ir.domains import (
+    AlignedSplit,
+    Axis,
+    DomainKind,
+    IterDomain,
+    Kind,
+    Merge,
+    Parallel,
+    Split,
+    TensorDomain,
+    Transform,
+)
 from fusekit.ir.draft import Draft, PassResult
 from fusekit.ir.graph import INPUT, RETURN, Graph, empty_graph
-from fusekit.ir.invariants import FUNCTIONAL, PROGRAM, SEGMENTED, Invariant
+from fusekit.ir.invariants import FUNCTIONAL, PROGRAM, SCHEDULED, SEGMENTED, Invariant
 from fusekit.ir.layout import Layout
 from fusekit.ir.parse import parse
 from fusekit.ir.payloads import (
@@ -30,27 +42,38 @@ __all__ = [
     "INPUT",
     "PROGRAM",
     "RETURN",
+    "SCHEDULED",
     "SEGMENTED",
+    "AlignedSplit",
+    "Axis",
     "Block",
     "Boundary",
     "Def",
+    "DomainKind",
     "Draft",
     "Graph",
     "GraphDiff",
     "Guard",
     "Invariant",
+    "IterDomain",
+    "Kind",
     "Layout",
     "Lives",
     "Member",
+    "Merge",
     "Number",
     "Op",
     "Operand",
     "Ordering",
     "Origin",
+    "Parallel",
     "PassResult",
     "Segment",
+    "Split",
     "Symbol",
     "Tensor",
+    "TensorDomain",
+    "Transform",
     "Use",
     "diff",
     "empty_graph",

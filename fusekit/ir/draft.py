@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import networkx as nx
 
 from fusekit.errors import InvalidGraph
-from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
+from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
+from fusekit.ir.domains import Axis, DomainKind, IterDomain, Transform
 from fusekit.ir.graph import Graph
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Block, Boundary, Def, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
@@ -120,7 +121,50 @@ class Draft:
             self._nx.add_edge(node, op, "member", data=Member(k))
         return node
 
+    def add_iter_domain(self, payload: IterDomain, *, id: str | None = None, because: Reason | None = None) -> NodeId:
+        return self._add(self.fresh(id or ITERDOMAIN), payload, because)
+
+    def add_transform(
+        self,
+        payload: Transform,
+        takes: Sequence[NodeId],
+        makes: Sequence[NodeId],
+        *,
+        id: str | None = None,
+        because: Reason | None = None,
+    ) -> NodeId:
+        """A split or a merge between iteration domains that are there."""
+        node = self._add(self.fresh(id or TRANSFORM), payload, because)
+        for k, i in enumerate(takes):
+            self._nx.add_edge(i, node, ("use", k), data=Use(k))
+        for k, i in enumerate(makes):
+            self._nx.add_edge(node, i, "def", data=Def(k))
+        return node
+
     # ---- edges and edits
+
+    def set_domain(
+        self,
+        owner: NodeId,
+        segment: NodeId,
+        domain: DomainKind,
+        axes: Sequence[NodeId],
+        *,
+        contiguity: Sequence[bool] | None = None,
+        strides: Sequence[int | None] | None = None,
+        because: Reason | None = None,
+    ) -> None:
+        """The axes, in order, of a domain that a tensor or the segment itself has in the segment; replaces the old ones.
+
+        ``contiguity`` and ``strides`` (elements): of an allocation, one an axis.
+        """
+        old = [(a, b, k) for a, b, k in self._nx.out_edges(owner, keys=True) if k == (segment, domain)]
+        self._nx.remove_edges_from(old)
+        contiguity = contiguity or (True,) * len(axes)
+        strides = strides or (None,) * len(axes)
+        for position, (i, dense, stride) in enumerate(zip(axes, contiguity, strides, strict=True)):
+            self._nx.add_edge(owner, i, (segment, domain), data=Axis(domain, position, dense, stride))
+        self._explain((owner,), because, axes)
 
     def add_boundary(
         self, first: NodeId, second: NodeId, tensor: NodeId, payload: Boundary, *, because: Reason | None = None
@@ -180,7 +224,7 @@ class Draft:
         return PassResult(graph, tuple(self._said))
 
     def _ordered(self) -> nx.MultiDiGraph:
-        """The holder in one fixed order: blocks, tensors by first mention, ops in program order, segments."""
+        """The holder in one fixed order: blocks, tensors by first mention, ops in program order, segments, domains."""
         holder, data = nx.MultiDiGraph(), self._nx.nodes(data="data")
         tensors: dict[NodeId, None] = {}
         for op in self._ops:
@@ -192,7 +236,8 @@ class Draft:
         rest = [n for n in self._nx if kind_of(n) == TENSOR and n not in tensors]
         blocks = [n for n in self._nx if kind_of(n) == BLOCK]
         segments = [n for n in self._nx if kind_of(n) == SEGMENT]
-        for node in (*blocks, *tensors, *rest, *self._ops, *segments):
+        domains = [n for sigil in (ITERDOMAIN, TRANSFORM) for n in self._nx if kind_of(n) == sigil]
+        for node in (*blocks, *tensors, *rest, *self._ops, *segments, *domains):
             holder.add_node(node, data=data[node])
         holder.add_edges_from(self._nx.edges(keys=True, data=True))
         return holder

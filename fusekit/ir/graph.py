@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import networkx as nx
 
-from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
+from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
+from fusekit.ir.domains import Axis, DomainKind, IterDomain, TensorDomain, Transform
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import (
     Block,
@@ -44,14 +45,16 @@ class Graph:
         self._nx = nx.freeze(holder)
         self._data: dict[NodeId, Node] = dict(holder.nodes(data="data"))
         self._by_kind: dict[str, tuple[NodeId, ...]] = {}
-        for sigil in (TENSOR, OP, BLOCK, SEGMENT):
+        for sigil in (TENSOR, OP, BLOCK, SEGMENT, ITERDOMAIN, TRANSFORM):
             self._by_kind[sigil] = tuple(node for node in self._data if kind_of(node) == sigil)
+        self._rank = {node: k for k, node in enumerate(self._data)}
         self._index()
 
     def _index(self) -> None:
         operands: dict[NodeId, list[tuple[int, NodeId]]] = {}
         results: dict[NodeId, list[tuple[int, NodeId]]] = {}
         members: dict[NodeId, list[tuple[int, NodeId]]] = {}
+        axes: dict[tuple[NodeId, NodeId], list[tuple[Axis, NodeId]]] = {}
         self._producer: dict[NodeId, NodeId] = {}
         self._lives: dict[NodeId, tuple[NodeId, Lives]] = {}
         self._orderings: list[tuple[NodeId, NodeId, Ordering]] = []
@@ -71,9 +74,12 @@ class Graph:
                     members.setdefault(a, []).append((order, b))
                 case Boundary():
                     self._boundaries.append((a, b, key, data))
+                case Axis():
+                    axes.setdefault((a, key[0]), []).append((data, b))
         self._operands = {op: tuple(t for _, t in sorted(pairs)) for op, pairs in operands.items()}
         self._results = {op: tuple(t for _, t in sorted(pairs)) for op, pairs in results.items()}
         self._members = {s: tuple(op for _, op in sorted(pairs)) for s, pairs in members.items()}
+        self._domains = {owner: _tensor_domain(found) for owner, found in axes.items()}
         self._place = {op: k for k, op in enumerate(self._by_kind[OP])}
         self._orderings.sort(key=lambda e: (self._place[e[0]], self._place[e[1]]))
         self._boundaries.sort(key=lambda e: e[:3])
@@ -130,17 +136,39 @@ class Graph:
         """All segments, in launch order."""
         return self._by_kind[SEGMENT]
 
+    def iter_domain(self, node: NodeId) -> IterDomain:
+        """The payload of an iteration domain."""
+        return cast(IterDomain, self._data[node])
+
+    def transform(self, node: NodeId) -> Transform:
+        """The payload of a transform."""
+        return cast(Transform, self._data[node])
+
+    def iter_domains(self) -> tuple[NodeId, ...]:
+        return self._by_kind[ITERDOMAIN]
+
+    def transforms(self) -> tuple[NodeId, ...]:
+        return self._by_kind[TRANSFORM]
+
     # ---- questions
 
+    def domain(self, owner: NodeId, segment: NodeId | None = None) -> TensorDomain:
+        """The domains of a segment, or of a tensor in a segment; all are empty where nothing was said."""
+        return self._domains.get((owner, owner if segment is None else segment), TensorDomain())
+
+    def domain_owners(self) -> tuple[tuple[NodeId, NodeId], ...]:
+        """(tensor or segment, segment) of all domains that the graph holds, segments first."""
+        return tuple(sorted(self._domains, key=lambda o: (self._rank[o[1]], o[0] != o[1], self._rank[o[0]])))
+
     def operands(self, op: NodeId) -> tuple[NodeId, ...]:
-        """Tensors that the op takes, by operand number; one that is taken twice is there twice."""
+        """What an op or a transform takes, by operand number; a tensor that is taken twice is there twice."""
         return self._operands.get(op, ())
 
     def results(self, op: NodeId) -> tuple[NodeId, ...]:
         return self._results.get(op, ())
 
     def producer(self, tensor: NodeId) -> NodeId:
-        """The op that makes the tensor; KeyError for a place that only names memory."""
+        """What makes the tensor or iteration domain; KeyError for a place that only names memory."""
         return self._producer[tensor]
 
     def has_producer(self, tensor: NodeId) -> bool:
@@ -239,7 +267,20 @@ class Graph:
 
     def __repr__(self) -> str:
         words = ((OP, "ops"), (TENSOR, "tensors"), (BLOCK, "blocks"), (SEGMENT, "segments"))
-        return f"<graph {self.name}: {', '.join(f'{len(self._by_kind[k])} {word}' for k, word in words)}>"
+        counts = [f"{len(self._by_kind[k])} {word}" for k, word in words]
+        if self.iter_domains():
+            counts.append(f"{len(self.iter_domains())} iteration domains")
+        return f"<graph {self.name}: {', '.join(counts)}>"
+
+
+def _tensor_domain(found: list[tuple[Axis, NodeId]]) -> TensorDomain:
+    axes = sorted(found, key=lambda pair: pair[0].position)
+    ids = {kind: tuple(i for axis, i in axes if axis.domain is kind) for kind in DomainKind}
+    own = [axis for axis, _ in axes if axis.domain is DomainKind.ALLOCATION]
+    return TensorDomain(
+        ids[DomainKind.ROOT], ids[DomainKind.LOGICAL], ids[DomainKind.LOOP], ids[DomainKind.ALLOCATION],
+        tuple(axis.contiguous for axis in own), tuple(axis.stride for axis in own),
+    )  # fmt: skip
 
 
 def empty_graph(name: str) -> Graph:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fusekit.ids import NodeId
+from fusekit.ir import domain_rules
 from fusekit.ir.graph import Graph
 from fusekit.ir.payloads import Operand
 
 Problems = Iterator[tuple[NodeId, str]]
 MEMORY_OPS = ("fk.load", "fk.store")
 VALUE_OPS = ("fk.window", "fk.overlay", "fk.fill", "fk.iota", "fk.cast", "fk.bits")
+VALUE_OPS += ("fk.reduce", "fk.take", "fk.gather")
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,27 @@ def _shapes_agree(graph: Graph) -> Problems:
                 yield op, f"has no form for each dimension of {graph.operands(op)[-1]}"
 
 
+def _reductions_fit(graph: Graph) -> Problems:
+    """A reduction leaves out its dimensions; a look-up has the shape that its source, index and dimension give."""
+    for op in graph.ops():
+        payload = graph.op(op)
+        ins = [graph.tensor(t).shape for t in graph.operands(op)]
+        outs = [graph.tensor(t).shape for t in graph.results(op)]
+        if payload.target == "fk.reduce":
+            dims = payload.kwarg("dims")
+            left = tuple(n for k, n in enumerate(ins[0]) if k not in dims)  # pyright: ignore[reportOperatorIssue]
+            if outs != [left]:
+                yield op, f"reduces {list(ins[0])} over {dims} to {outs}"
+        elif payload.target in ("fk.take", "fk.gather"):
+            dim = payload.kwarg("dim")
+            if not isinstance(dim, int) or outs != [_looked_up(payload.target, ins[0], ins[1], dim)]:
+                yield op, f"looks up {list(ins[1])} in {list(ins[0])} along {dim} and gives {outs}"
+
+
+def _looked_up(target: str, source: tuple[int, ...], index: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    return index if target == "fk.gather" else (*source[:dim], *index, *source[dim + 1 :])
+
+
 def _memory_is_ordered(graph: Graph) -> Problems:
     """Ordering edges follow program order."""
     for first, then, _ in graph.orderings():
@@ -148,9 +171,17 @@ COMMON = (
     Invariant("memory-is-ordered", _memory_is_ordered),
 )
 PROGRAM = (*COMMON, Invariant("only-places", _only_places))
-FUNCTIONAL = (*COMMON, Invariant("values-are-pure", _values_are_pure), Invariant("shapes-agree", _shapes_agree))
+FUNCTIONAL = (*COMMON, Invariant("values-are-pure", _values_are_pure), Invariant("shapes-agree", _shapes_agree), Invariant("reductions-fit", _reductions_fit))
 SEGMENTED = (
     *FUNCTIONAL,
     Invariant("every-op-has-a-segment", _every_op_has_a_segment),
     Invariant("segments-are-ordered", _segments_are_ordered),
+)
+SCHEDULED = (
+    *SEGMENTED,
+    Invariant("transforms-take-and-make", domain_rules.arity_fits),
+    Invariant("extents-multiply", domain_rules.extents_multiply),
+    Invariant("reductions-stay-apart", domain_rules.reductions_stay_apart),
+    Invariant("transforms-are-a-dag", domain_rules.transforms_are_a_dag),
+    Invariant("domains-cover-logical", domain_rules.domains_cover_logical),
 )

@@ -10,6 +10,7 @@ from fusekit.dtypes import BY_NAME
 from fusekit.errors import TextSyntaxError
 from fusekit.ids import NodeId
 from fusekit.index import Form, parse_form
+from fusekit.ir.domain_text import read_domain_line
 from fusekit.ir.draft import Draft
 from fusekit.ir.graph import Graph, empty_graph
 from fusekit.ir.invariants import COMMON
@@ -62,13 +63,16 @@ class _Reader:
             (r"(%\S+) : (\w+) (\(.*\)\+\S+|\(.*\)\+\{.*\}) in (@\S+) (\S+)", self.place),
             (r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:]+)(\(.*\))((?: writes [\d, ]+)?)((?: same [\d:, ]+)?)", self.op),
             (r"order (\S+) -> (\S+) ((?:RAW|WAR|WAW)(?: (?:RAW|WAR|WAW))*)( .*)?", self.ordering),
-            (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{(.*)\}", self.segment),
+            (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{([^}]*)\}(?: by ([\w-]+): (.*))?", self.segment),
             (r"boundary (\S+) -> (\S+) at (\S+) (\d+) bytes", self.boundary),
         )
 
     def line(self, line: str) -> None:
         line = re.sub(r"  # [^'\"]*:\d+$", "", line).strip()
         if not line or line == "}":
+            return
+        if line[0] in "#!" or line.startswith("domain "):
+            read_domain_line(self.to, line)
             return
         for pattern, rule in self.rules:
             if found := re.fullmatch(pattern, line):
@@ -129,7 +133,8 @@ class _Reader:
 
     def segment(self, m: re.Match[str]) -> None:
         members = [NodeId(op) for op in m[4].split()]
-        self.expect(m[1], self.to.add_segment(Segment(m[2], _ints(m[3])), members, id=m[1]))
+        payload = Segment(m[2], _ints(m[3]), m[5] or "", m[6] or "")
+        self.expect(m[1], self.to.add_segment(payload, members, id=m[1]))
 
     def boundary(self, m: re.Match[str]) -> None:
         self.to.add_boundary(NodeId(m[1]), NodeId(m[2]), NodeId(m[3]), Boundary(int(m[4])))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fusekit.dtypes import DType
 from fusekit.index import Form
+from fusekit.ir.domains import Axis, IterDomain, Transform
 from fusekit.ir.layout import Layout
 
 
@@ -97,10 +98,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Ops that run together. ``scheduler``: pointwise, alias or extern; ``space``: the iteration space they share."""
+    """Ops that run together. ``scheduler``: pointwise, alias or extern; ``space``: the iteration space they share.
+
+    ``by`` is the scheduler that wrote ``schedule``, the chain of transforms and placements as text; both are empty
+    before the schedule pass.
+    """
 
     scheduler: str
     space: tuple[int, ...] = ()
+    by: str = ""
+    schedule: str = ""
 
 
 # ---- edges --------------------------------------------------------------------------------------------------------
@@ -108,14 +115,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """tensor -> op: the op's operand number ``operand``."""
+    """tensor -> op, or iteration domain -> transform: operand number ``operand``."""
 
     operand: int
 
 
 @dataclass(frozen=True, slots=True)
 class Def:
-    """op -> tensor: the op's result number ``result``."""
+    """op -> tensor, or transform -> iteration domain: result number ``result``."""
 
     result: int
 
@@ -150,5 +157,5 @@ class Boundary:
     nbytes: int
 
 
-Node = Tensor | Op | Block | Segment
-Edge = Use | Def | Lives | Ordering | Member | Boundary
+Node = Tensor | Op | Block | Segment | IterDomain | Transform
+Edge = Use | Def | Lives | Ordering | Member | Boundary | Axis

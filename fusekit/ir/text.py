@@ -13,6 +13,7 @@ from math import isfinite
 from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, print_form
+from fusekit.ir.domain_text import print_domains
 from fusekit.ir.graph import Graph
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Guard, Number, Op, Operand, Symbol
@@ -54,9 +55,11 @@ def _body(graph: Graph, lines: bool) -> Iterator[str]:
     for node in graph.segments():
         segment = graph.segment(node)
         space = f"[{','.join(map(str, segment.space))}]"
-        yield f"segment {node} {segment.scheduler} {space} {{ {' '.join(graph.members(node))} }}"
+        made = f" by {segment.by}: {segment.schedule}" if segment.by else ""
+        yield f"segment {node} {segment.scheduler} {space} {{ {' '.join(graph.members(node))} }}{made}"
     for first, then, tensor, boundary in graph.boundaries():
         yield f"boundary {first} -> {then} at {tensor} {boundary.nbytes} bytes"
+    yield from print_domains(graph)
 
 
 def _tensor(graph: Graph, node: NodeId) -> str:

@@ -105,7 +105,9 @@ class _Builder:
         cases: dict[str, Cases] = {}
         for item in items:
             known = {test for test in tests if depth[test] <= depth[item.name]}
-            cases[item.name] = ALWAYS if item.name in tests else ranges.absorb(visible(found[item.name], known.__contains__))
+            cases[item.name] = (
+                ALWAYS if item.name in tests else ranges.absorb(visible(found[item.name], known.__contains__))
+            )
         return Nest(self.loops, items, tuple(roots), cases, self.names)
 
     def _anchors(self, stores: Sequence[NodeId]) -> Iterator[tuple[NodeId, Layout]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from fusekit.ids import NodeId
@@ -12,7 +13,7 @@ from fusekit.lower.assemble import assemble
 from fusekit.lower.build import Nest, build
 from fusekit.lower.hazards import Protected, protect
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
-from fusekit.lower.program import Param, Program
+from fusekit.lower.program import For, Param, Program
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.scalars import scalar_of
 from fusekit.memory import Race
@@ -20,6 +21,8 @@ from fusekit.ops import REGISTER
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200
+# Elements from which on starting threads (some 20 us) costs less than they save.
+PARALLEL_FROM = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,24 @@ class Kernel:
     copies: int
     program: Program
 
+    @property
+    def parallel(self) -> bool:
+        """May its outermost loop be shared out to threads?"""
+        return any(isinstance(statement, For) and statement.parallel for statement in self.program.body)
+
 
 def lower_segment(
-    graph: Graph, segment: NodeId | Sequence[NodeId], *, ordered: bool = True, most_values: int = MOST_VALUES
+    graph: Graph,
+    segment: NodeId | Sequence[NodeId],
+    *,
+    ordered: bool = True,
+    threaded: bool = True,
+    most_values: int = MOST_VALUES,
 ) -> Kernel:
     """The kernel of a pointwise segment, or of some fk.store ops.
 
-    ``ordered``: may the kernel rely on the order of its loops? (A CPU's may, a GPU's not.) Raises CannotLower.
+    ``ordered``: may the kernel rely on the order of its loops? (A CPU's may, a GPU's not.) ``threaded``: may
+    a large kernel whose iterations need no order share its outermost loop out to threads? Raises CannotLower.
     """
     stores = _stores(graph, segment)
     name = _kernel_name(graph, stores)
@@ -55,7 +69,8 @@ def lower_segment(
         return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
     nest = build(graph, stores, RESERVED, most_values)
     safe = protect(nest, ordered)
-    program = assemble(graph, nest, safe.snapshots, safe.kept, safe.order == "backward", parallel=False)
+    parallel = threaded and safe.order == "any" and prod(nest.loops.space) >= PARALLEL_FROM
+    program = assemble(graph, nest, safe.snapshots, safe.kept, safe.order == "backward", parallel)
     source = print_cpu(program, name, graph, _notes(graph, nest, safe))
     return _kernel(source, program, nest, safe)
 

@@ -45,4 +45,4 @@ class Names:
         return name
 
 
-_LOOP = re.compile(r"[in]\d+")  # i0, i1, ... are loops and n0, n1, ... numbers
+_LOOP = re.compile(r"[ikn]\d+")  # i0, k0, ... are loops and n0, n1, ... numbers

@@ -126,10 +126,17 @@ class _Printer:
         self.indent -= 1
 
     def loop(self, loop: For) -> None:
-        n = loop.var.extent
-        self.parallel |= loop.parallel
-        walk = f"prange({n})" if loop.parallel else f"range({n - 1}, -1, -1)" if loop.reverse else f"range({n})"
-        self.put(f"for {loop.var.name} in {walk}:")
+        n, name = loop.var.extent, loop.var.name
+        if loop.parallel:
+            self.parallel = True
+            self.put(f"for k{name[1:]} in prange({n}):")
+            self.indent += 1
+            self.put(
+                f"{name} = np.int64(k{name[1:]})"
+            )  # Numba counts a prange in uint64, and uint64 + int64 is float64
+            self.indent -= 1
+        else:
+            self.put(f"for {name} in {f'range({n - 1}, -1, -1)' if loop.reverse else f'range({n})'}:")
         self.nested(loop.body)
 
     def load(self, load: Load) -> None:

@@ -59,10 +59,28 @@ def _elu(call: Call) -> tuple[DType, str]:
     return _of("elu", "scaled_alpha", "scale", "input_scale")(call)
 
 
+def _celu(call: Call) -> tuple[DType, str]:
+    alpha = call.static("alpha")
+    call.bound |= {"scaled_alpha": alpha, "scale": 1, "input_scale": 1 / alpha}  # type: ignore[operator]
+    return _of("elu", "scaled_alpha", "scale", "input_scale")(call)
+
+
+def _prelu(call: Call) -> tuple[DType, str]:
+    dtype = refuse_unless(call.promoted("self", "weight"), "float")
+    return dtype, rounded(f"leaky_relu({call.value('self', dtype)}, {call.value('weight', dtype)})", dtype)
+
+
 def _elu_backward(call: Call) -> tuple[DType, str]:
     _elu_numbers(call)
     name = "elu_backward_of_result" if call.static("is_result") else "elu_backward"
     return _derivative(name, "scaled_alpha", "scale", "input_scale", second="self_or_result")(call)
+
+
+def _log_sigmoid_backward(call: Call) -> tuple[DType, str]:
+    """``buffer`` is exp(-|x|), from the forward op."""
+    dtype = refuse_unless(call.promoted("grad_output", "self", "buffer"), "float")
+    texts = ", ".join(call.value(name, dtype) for name in ("grad_output", "self", "buffer"))
+    return dtype, rounded(f"log_sigmoid_backward({texts})", dtype)
 
 
 def _sigmoid_backward(call: Call) -> tuple[DType, str]:
@@ -79,11 +97,14 @@ ENTRIES = {
     "gelu.default": Entry("self, *, approximate='none'", _gelu, ulps=8, absolute=1e-6),
     "leaky_relu.default": Entry("self, negative_slope=0.01", _of("leaky_relu", "negative_slope")),
     "elu.default": Entry(f"self, {_ELU}", _elu, ulps=4),
+    "celu.default": Entry("self, alpha=1.0", _celu, ulps=4),
+    "_prelu_kernel.default": Entry("self, weight", _prelu),
     "softplus.default": Entry("self, beta=1, threshold=20", _of("softplus", "beta", "threshold"), ulps=4),
     "hardswish.default": Entry("self", _of("hardswish")),
     "hardsigmoid.default": Entry("self", _of("hardsigmoid")),
     "hardshrink.default": Entry("self, lambd=0.5", _of("hardshrink", "lambd")),
     "softshrink.default": Entry("self, lambd=0.5", _of("softshrink", "lambd")),
+    "log_sigmoid_backward.default": Entry("grad_output, self, buffer", _log_sigmoid_backward, ulps=2),
     "tanh_backward.default": Entry("grad_output, output", _derivative("tanh_backward", second="output"), ulps=1),
     "sigmoid_backward.default": Entry("grad_output, output", _sigmoid_backward),
     "silu_backward.default": Entry("grad_output, self", _derivative("silu_backward"), ulps=8),

@@ -31,7 +31,7 @@ def leaky_relu(x, slope):
 
 
 def elu(x, scaled_alpha, scale, input_scale):
-    return x * scale if x > type(x)(0) else np.expm1(x * input_scale) * scaled_alpha
+    return np.expm1(x * input_scale) * scaled_alpha if x < type(x)(0) else x * scale
 
 
 def softplus(x, beta, threshold):
@@ -64,7 +64,7 @@ def hardshrink(x, limit):
 
 
 def softshrink(x, limit):
-    return x - limit if x > limit else (x + limit if x < -limit else x * type(x)(0))
+    return x - limit if x > limit else (x + limit if x < -limit else (x if x != x else type(x)(0)))
 
 
 # ---- derivatives: the gradient of the result first -------------------------------------------------------------------
@@ -76,6 +76,11 @@ def tanh_backward(grad, result):
 
 def sigmoid_backward(grad, result):
     return grad * (type(grad)(1) - result) * result
+
+
+def log_sigmoid_backward(grad, x, buffer):
+    share = buffer / (type(x)(1) + buffer)
+    return (type(x)(1) - share if x < type(x)(0) else type(x)(0) + share) * grad
 
 
 def silu_backward(grad, x):

@@ -1,8 +1,10 @@
 """Sums, products, quotients, powers: bit for bit as eager's CPU kernels."""
 
+import math
+
 from fusekit.dtypes import BOOL, F16, F32, DType
 from fusekit.ir import Number, Operand
-from fusekit.ops.entry import Call, Entry, Refused, floating, refuse_unless
+from fusekit.ops.entry import Call, Entry, Refused, Rule, floating, refuse_unless
 from fusekit.ops.text import HALVES, literal, opmath, rounded
 
 RAISES = "integer division raises on data"
@@ -60,7 +62,7 @@ def _true_div(call: Call) -> tuple[DType, str]:
 def _divisor(call: Call, dtype: DType) -> str:
     """The text of an integer divisor that is known, and neither 0 (eager raises) nor -1 (the lowest integer traps)."""
     value = call.bound["other"]
-    if isinstance(value, (Operand, Number)) or int(value) in (0, -1):
+    if not isinstance(value, (bool, int, float)) or int(value) in (0, -1):
         raise Refused(RAISES)
     text = call.value("other", dtype)
     if text in (literal(0, dtype), literal(-1, dtype)):
@@ -183,6 +185,22 @@ def _lerp(call: Call) -> tuple[DType, str]:
     return dtype, rounded(f"lerp({call.value('self', dtype)}, {call.value('end', dtype)}, {weight})", dtype)
 
 
+def _times(factor: float) -> Rule:
+    """Degrees and radians: one product, integers in the default float dtype."""
+
+    def rule(call: Call) -> tuple[DType, str]:
+        dtype = floating(call, "self")
+        return dtype, rounded(f"{call.value('self', dtype)} * {literal(factor, opmath(dtype))}", dtype)
+
+    return rule
+
+
+def _dropout_backward(call: Call) -> tuple[DType, str]:
+    dtype = refuse_unless(call.promoted("grad_output"), "float")
+    grad, mask, scale = call.value("grad_output", dtype), call.value("mask", dtype), call.value("scale", opmath(dtype))
+    return dtype, rounded(f"{grad} * ({rounded(f'{mask} * {scale}', dtype)})", dtype)
+
+
 _PAIR, _SCALED, _MODE = "self, other", "self, other, *, alpha=1", "self, other, *, rounding_mode"
 
 ENTRIES = {
@@ -209,6 +227,9 @@ ENTRIES = {
     "pow.Tensor_Scalar": Entry("self, exponent", _pow, ulps=2),
     "pow.Tensor_Tensor": Entry("self, exponent", _pow, ulps=2),
     "pow.Scalar": Entry("self, exponent", _pow, ulps=2),
+    "rad2deg.default": Entry("self", _times(180 / math.pi)),
+    "deg2rad.default": Entry("self", _times(math.pi / 180)),
+    "native_dropout_backward.default": Entry("grad_output, mask, scale", _dropout_backward),
     "neg.default": Entry("self", _neg),
     "abs.default": Entry("self", _abs),
     "positive.default": Entry("self", _same),

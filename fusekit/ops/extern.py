@@ -2,7 +2,23 @@
 
 from dataclasses import dataclass
 
+from fusekit.ops.conversion import COPIES
 from fusekit.ops.table import functional
+
+__all__ = [
+    "COPIES",
+    "EMPTIES",
+    "FILLS",
+    "FILLS_IN_PLACE",
+    "HIDDEN_WRITES",
+    "RAISING",
+    "RANDOM",
+    "VIEWS",
+    "HiddenWrite",
+    "hidden_writes",
+    "is_random",
+    "raises_on_data",
+]
 
 
 def _packets(*names: str) -> frozenset[str]:

@@ -68,7 +68,7 @@ def tanh_f32(x):
     p = p * square + np.float32(-3.33332819422e-1)
     near = (p * square) * x + x
     far = np.float32(1) - np.float32(2) / (exp_f32(size + size) + np.float32(1))
-    return near if size < np.float32(0.625) else np.copysign(far, x)
+    return np.copysign(near if size < np.float32(0.625) else far, x)
 
 
 def erf_f32(x):
@@ -91,4 +91,4 @@ def erf_f32(x):
     q = q * t + np.float32(-6.34846687e-1)
     q = q * t + np.float32(-1.28717512e-1)
     far = np.float32(1) - exp_f32(q * t - t)
-    return near if size < np.float32(0.927734375) else np.copysign(far, x)
+    return np.copysign(near if size < np.float32(0.927734375) else far, x)

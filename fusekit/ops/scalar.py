@@ -124,7 +124,8 @@ def fma_f64(a, b, c):
     total = product + c
     part = total - product
     error = (product - (total - part)) + (c - part)
-    exact = total + (error + product_error)
+    rest = error + product_error
+    exact = total if rest == np.float64(0) else total + rest
     if exact == exact or not (np.isfinite(a) and np.isfinite(b)):
         return exact if exact == exact else total
     # the product overflows, and the sum may take it back
@@ -246,8 +247,9 @@ def nan_to_num(x, nan, above, below):
 
 
 def power(x, y):
-    """pow of C: numpy alone takes the square root of -inf."""
-    return type(x)(np.inf) if (x == type(x)(-np.inf)) and (y == type(x)(0.5)) else np.power(x, y)
+    """pow of C; numpy alone takes a square root for an exponent of 0.5, which differs at -0 and -inf."""
+    edge = (y == type(x)(0.5)) and ((x == type(x)(0)) or (x == type(x)(-np.inf)))
+    return np.power(abs(x) if edge else x, y)
 
 
 def exp(x):

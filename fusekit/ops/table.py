@@ -74,7 +74,7 @@ def _parameters(signature: str) -> tuple[tuple[str, ...], int, Mapping[str, obje
     return tuple(name.arg for name in (*positional, *keyword)), len(positional), defaults
 
 
-def bind(entry: Entry, args: Sequence[object], kwargs: Iterable[tuple[str, object]]) -> dict[str, object]:
+def bind(entry: Entry, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
     """Arguments by name; raises Refused for one that the entry does not know."""
     names, positional, defaults = _parameters(entry.signature)
     given = dict(zip(names[:positional], args, strict=False)) | dict(kwargs)
@@ -101,9 +101,8 @@ def plan(
     entry = ENTRIES.get(target)
     if entry is None:
         return Refusal(f"{target} is not in the table of pointwise ops")
-    pairs = kwargs.items() if isinstance(kwargs, Mapping) else kwargs
     try:
-        call = Call(bind(entry, args, pairs), kinds, default)
+        call = Call(bind(entry, args, dict(kwargs)), kinds, default)
         result, body = entry.rule(call)
         if call.is_split():
             result, body = entry.rule(call)

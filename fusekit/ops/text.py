@@ -54,10 +54,10 @@ def literal(value: bool | int | float, dtype: DType) -> str:
         if not math.isfinite(value):
             raise ValueError(f"{value} is not an integer")
         return f"{REGISTER[dtype]}({_wrapped(int(value), dtype)})"
-    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63:
-        value = np.int64(value)  # rounded once, from the integer
+    # an integer is rounded once, from the integer
+    exact = np.int64(value) if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else np.float64(value)
     with np.errstate(over="ignore"):
-        number = np.float64(value) if dtype is F64 else np.float32(value)
+        number = np.float64(exact) if dtype is F64 else np.float32(exact)
         if dtype in HALVES:
             number = getattr(scalar, HALVES[dtype])(number)
     if np.isnan(number):

@@ -9,7 +9,9 @@ from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Draft, Graph, Invariant, Layout, Op, Operand, Ordering, PassResult, Tensor
 from fusekit.memory import describe, meets
 from fusekit.passes.base import is_view
-from fusekit.passes.values import APPLY, FILL, IOTA, LOAD, OVERLAY, WINDOW, Value, value_index
+from fusekit.passes.decompositions import DECOMPOSITIONS
+from fusekit.passes.lookups import CHECK, Check
+from fusekit.passes.values import APPLY, FILL, GATHER, IOTA, LOAD, OVERLAY, REDUCE, TAKE, WINDOW, Value, value_index
 from fusekit.passes.versions import Flush, Store
 from fusekit.why import Reason
 
@@ -149,6 +151,15 @@ class Emitter:
             if all(block != home for home, _ in homes):
                 self._of(block).writers.append((op, layout))
 
+    def check(self, check: Check, op: NodeId) -> None:
+        """A look at the indices in real memory, which raises what ``op`` raises in eager."""
+        place = self._place(check.index)
+        payload = Op(CHECK, (Operand(0),), check.facts, origin=self.graph.op(op).origin)
+        node = self.draft.add_op(payload, (place,), (), id="^check", because=Reason.of("check-index", op=op))
+        block, layout = self._home(check.index)
+        self._after(node, layout, self._of(block), write=False)
+        self._of(block).readers.append((node, layout))
+
     def finish(self, invariants: Sequence[Invariant]) -> PassResult:
         """The return, on the places of the outputs."""
         for op in self.graph.ops():
@@ -203,12 +214,13 @@ class Emitter:
     def _made(self, v: Value, op: Op, operands: list[NodeId]) -> NodeId:
         name = op.target.split(".")[1]
         wanted = f"%{name}" if f"%{name}" not in self._wanted else f"%{name}.v"
-        if v.of is not None and v.kind == APPLY:
+        whole = v.of is not None and v.kind == APPLY and not _is_part(self.graph.op(v.of).target)
+        if v.of is not None and whole:
             results = self.graph.results(v.of)
             if results and results[0] not in self._wanted and results[0] not in self.draft:
                 wanted = results[0]
         tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=wanted)
-        keeps = v.kind == APPLY and v.of is not None and v.of not in self.draft
+        keeps = whole and v.of not in self.draft
         self.draft.add_op(op, operands, (tensor,), id=v.of if keeps else f"^{name}")
         return tensor
 
@@ -248,6 +260,11 @@ def _first_at(graph: Graph) -> dict[Access, NodeId]:
     return found
 
 
+def _is_part(target: str) -> bool:
+    """Are the values of this op of the program only parts of it, so that none takes its name?"""
+    return target.removeprefix("aten.") in DECOMPOSITIONS
+
+
 def _core_op(v: Value) -> Op:
     """The op of a value of ours: windows, overlays, fills, iotas, casts, bits."""
     args = tuple(Operand(k) for k in range(len(v.operands)))
@@ -255,6 +272,10 @@ def _core_op(v: Value) -> Op:
         return Op(WINDOW, args, (("index", value_index(v)),))
     if v.kind == OVERLAY:
         return Op(OVERLAY, args, (("index", value_index(v)), ("where", v.detail[1])))
+    if v.kind == REDUCE:
+        return Op(REDUCE, args, (("kind", v.detail[0]), ("dims", v.detail[1])))
+    if v.kind in (TAKE, GATHER):
+        return Op(v.kind, args, (("dim", v.detail[0]),))
     if v.kind == FILL:
         return Op(FILL, (), (("value", v.detail[0]),))
     if v.kind == IOTA:

@@ -20,7 +20,9 @@ from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Oper
 from fusekit.memory import meets, nested
 from fusekit.passes import cost
 from fusekit.passes.base import is_metadata, is_view, tensors_of
+from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.emit import Emitter
+from fusekit.passes.lookups import Check, Step
 from fusekit.passes.movement import RULES, Call, Write
 from fusekit.passes.values import LOAD, OVERLAY, WINDOW, Value, Values
 from fusekit.passes.versions import Memory
@@ -34,11 +36,15 @@ FUSABLE = frozenset(
 
 @dataclass(frozen=True)
 class Functionalize:
-    """The pass. ``opaque``: blocks whose ops run one by one on real memory (the generic plan)."""
+    """The pass. ``opaque``: blocks whose ops run one by one on real memory (the generic plan).
+
+    ``reduce``: reductions, norms, losses and look-ups by an index tensor become values too.
+    """
 
     name: ClassVar[str] = "functionalize"
     ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
     opaque: frozenset[NodeId] = frozenset()
+    reduce: bool = False
 
     def __call__(self, graph: Graph) -> PassResult:
         work = _Walk(graph, self)
@@ -84,13 +90,16 @@ class _Walk:
             self._extern(call, writes)
             return
         for write in writes:
-            self._perform(write)
+            if isinstance(write, Check):
+                self._check(call, write)
+            else:
+                self._perform(write)
         if call.op.writes:
             self.emitter.draft.note((op,), Reason.of("write-became-value"))
 
     # ---- fused ops
 
-    def _writes(self, call: Call) -> tuple[Write, ...] | Reason:
+    def _writes(self, call: Call) -> tuple[Step, ...] | Reason:
         """The op as writes of pure values, or why it stays a library call."""
         tensors = (*call.operands, *call.results)
         strange = next((self.graph.tensor(t).dtype for t in tensors if self.graph.tensor(t).dtype not in FUSABLE), None)
@@ -103,7 +112,8 @@ class _Walk:
         is_one_value = name in ("fill_", "zero_")
         if not all(_is_writable(call.layout(t), is_one_value) for t in targets):
             return Reason.of("flush-accident")
-        if rule := RULES.get(name):
+        whole = DECOMPOSITIONS.get(call.op.target.removeprefix("aten.")) if self.options.reduce else None
+        if rule := RULES.get(name) or whole:
             found = rule(call) if not call.op.target.endswith("out") else None
             return found if found is not None else Reason.of("library-call", because=f"this form of {name} has no rule")
         return self._pointwise(call)
@@ -130,6 +140,19 @@ class _Walk:
             return values.apply(target, args, kwargs, operands, shape, plan.result)
 
         return (Write(call.block(written), call.layout(written), tuple(reads), make),)
+
+    def _check(self, call: Call, check: Check) -> None:
+        """Eager raises at this op for a bad index. What it has written by then and a caller can see is written first.
+
+        That is every pending write of a block that outlives an error: arguments and captures, not fresh memory; and
+        the indices themselves, which are read where they lie. Later writes follow in the order of the program.
+        """
+        block, layout = call.block(check.index), call.layout(check.index)
+        if self.memory.can_read(block, layout) and check.always_holds(self.memory.read(block, layout)):
+            return
+        seen = [b for b in self.kept if self.graph.block(b).kind != "fresh"]
+        self.memory.flush([*seen, block], Reason.of("flush-check"))
+        self.emitter.check(check, call.id)
 
     def _is_accident(self, call: Call, written: NodeId, reads: list[NodeId]) -> bool:
         """Does eager's result depend on its own loop order: an operand that meets the target through another map?"""

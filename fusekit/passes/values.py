@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from fusekit.dtypes import DType
+from fusekit.dtypes import BOOL, I64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, substitute
 from fusekit.ir import Guard, Layout, Operand
 
 LOAD, FILL, IOTA, APPLY = "fk.load", "fk.fill", "fk.iota", "apply"
 WINDOW, OVERLAY, CAST, BITS = "fk.window", "fk.overlay", "fk.cast", "fk.bits"
+REDUCE, TAKE, GATHER = "fk.reduce", "fk.take", "fk.gather"
+_MAPS = frozenset({WINDOW, OVERLAY, REDUCE, TAKE, GATHER})
 
 Index = tuple[Form, ...]
 Reads = frozenset[tuple[NodeId, int]]
@@ -68,7 +70,7 @@ class Values:
         found = self._table.get(key)
         if found is None:
             below = reads.union(*(v.reads for v in operands)) if operands else reads
-            maps = kind in (WINDOW, OVERLAY) or any(v.maps for v in operands)
+            maps = kind in _MAPS or any(v.maps for v in operands)
             found = Value(len(self._table), kind, detail, operands, tuple(shape), dtype, below, maps, self.current)
             self._table[key] = found
         return found
@@ -112,6 +114,24 @@ class Values:
         if value.kind == WINDOW:
             index, value = put(value_index(value), index, value.shape), value.operands[0]
         return self._make(OVERLAY, (index, where), (base, value), base.shape, base.dtype)
+
+    def reduce(self, kind: str, value: Value, dims: Sequence[int]) -> Value:
+        """``value`` without ``dims``: sum, prod, max, min (its dtype), any, all (bool), argmax or argmin (i64)."""
+        dims = tuple(sorted(dims))
+        dtype = {"any": BOOL, "all": BOOL, "argmax": I64, "argmin": I64}.get(kind, value.dtype)
+        if not dims:
+            return self.fill(0, value.shape, dtype) if kind.startswith("arg") else self.cast(value, dtype)
+        shape = [n for k, n in enumerate(value.shape) if k not in dims]
+        return self._make(REDUCE, (kind, dims), (value,), shape, dtype)
+
+    def take(self, source: Value, index: Value, dim: int) -> Value:
+        """``source[..., index[...], ...]``: the dimensions of ``index`` stand where ``dim`` was; indices in bounds."""
+        shape = (*source.shape[:dim], *index.shape, *source.shape[dim + 1 :])
+        return self._make(TAKE, (dim,), (source, index), shape, source.dtype)
+
+    def gather(self, source: Value, index: Value, dim: int) -> Value:
+        """As ``torch.gather``: ``result[i] = source[i with index[i] at dim]``; indices in bounds."""
+        return self._make(GATHER, (dim,), (source, index), index.shape, source.dtype)
 
     def cast(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype == dtype else self._make(CAST, (), (value,), value.shape, dtype)

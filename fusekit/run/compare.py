@@ -238,11 +238,12 @@ def _overwrite(outputs: Named) -> None:
 
 
 def _after_overwrite(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
-    rows: list[Row] = []
+    """One row for each tensor that differs now; one for all where none does."""
+    found: list[tuple[str, str | None]] = []
     for (path, want), (_, got) in zip(eager.outputs, ours.outputs, strict=True):
-        words = difference(want, got, tolerance)
-        rows.append(Row(f"{path} after writes to all outputs", "", words or "equal", words is None))
+        found.append((path, difference(want, got, tolerance)))
     for (name, want), (_, got) in zip(eager.tensors, ours.tensors, strict=True):
-        words = storage_difference(want.untyped_storage(), got.untyped_storage(), _dtypes(eager, want), tolerance)
-        rows.append(Row(f"bytes of {name} after writes to all outputs", "", words or "equal", words is None))
-    return rows
+        storages = want.untyped_storage(), got.untyped_storage()
+        found.append((f"bytes of {name}", storage_difference(*storages, _dtypes(eager, want), tolerance)))
+    wrong = [Row(f"{what} after writes to outputs", "", words, False) for what, words in found if words is not None]
+    return wrong or [Row("all after writes to outputs", "", "equal", True)]

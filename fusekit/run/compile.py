@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from functools import cache as cache_result
 from typing import Any
 
 import numba
 import numpy as np
 
 from fusekit.lower import Kernel
-from fusekit.run import cache, helpers
+from fusekit.run import cache, helpers, threads
 
 _LOCK = threading.RLock()
 _COMPILED: dict[tuple[str, str], Callable[..., None]] = {}
@@ -31,21 +32,41 @@ def compile_kernel(kernel: Kernel) -> Callable[..., None]:
 
 
 def _compile(kernel: Kernel, signature: str) -> Callable[..., None]:
+    """The serial function; beside it, where its loop may run in parallel and this process can, the parallel one."""
     try:
         path, on_disk = str(cache.write_source(kernel.source)), True
     except OSError:  # a read-only home: compile every time
         path, on_disk = f"<{kernel.name}>", False
-    space = _execute(kernel.source, path, helpers.compiled())
-    function = space[kernel.name]
-    function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}"  # becomes the symbol, one a source
-    return numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk)(function)
+
+    def build(suffix: str, parallel: object) -> Callable[..., None]:
+        function = _execute(kernel.source, path, helpers.compiled())[kernel.name]
+        function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
+        compiler = numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk, parallel=parallel)
+        return compiler(function)
+
+    if not kernel.parallel or not threads.available():
+        return build("", False)
+    return _Either(build("_threads", threads.OPTIONS), lambda: build("", False))
+
+
+class _Either:
+    """The parallel function; after a fork a serial one, which is made when it is first needed."""
+
+    def __init__(self, parallel: Callable[..., None], serial: Callable[[], Callable[..., None]]):
+        self.parallel, self._make = parallel, cache_result(serial)
+
+    def __call__(self, *args: int | float) -> None:
+        if threads.may_run():
+            self.parallel(*args)
+        else:
+            self._make()(*args)
 
 
 def plain_kernel(kernel: Kernel, shuffle: int | None = None) -> Callable[..., None]:
     """The very source as plain Python. ``shuffle``: a seed; every loop then runs in a random order."""
-    space = _execute(kernel.source, f"<{kernel.name}>", helpers.plain())
+    space = _execute(kernel.source, f"<{kernel.name}>", helpers.plain() | {"prange": range})
     if shuffle is not None:
-        space["range"] = _shuffled(random.Random(shuffle))
+        space["range"] = space["prange"] = _shuffled(random.Random(shuffle))
     function = space[kernel.name]
 
     def run(*args: int | float) -> None:

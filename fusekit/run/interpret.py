@@ -5,6 +5,7 @@ Meanings come from torch alone, never from fusekit's op tables: what passes and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,6 +14,7 @@ from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Graph, Guard, Op
+from fusekit.run.bounds import check_index
 from fusekit.run.decode import Leaves, Scalar, caller, is_ours, names_of, reader, tensors_in
 from fusekit.run.grids import gather, holds
 from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, place_of, settle
@@ -67,6 +69,8 @@ class Run:
             return
         if payload.target in ("fk.load", "fk.store"):
             self._move(op)
+        elif payload.target == "fk.check_index":
+            check_index(self._operands(op)[0], payload)
         elif is_ours(payload.target):
             self._define(op, _ours(payload.target)(self, op, payload))
         elif any(self.graph.is_value(result) for result in self.graph.results(op)):
@@ -173,6 +177,40 @@ def _bits(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
     return run._operands(op)[0].contiguous().view(_dtype(run, op))
 
 
+_REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "sum": torch.sum,
+    "prod": torch.prod,
+    "max": torch.amax,
+    "min": torch.amin,
+    "any": torch.any,
+    "all": torch.all,
+    "argmax": torch.argmax,
+    "argmin": torch.argmin,
+}
+
+
+def _reduce(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
+    """Over the dimensions as one row, in row-major order: what arg-reductions count in."""
+    (source,), dims, kind = run._operands(op), payload.kwarg("dims"), payload.kwarg("kind")
+    assert isinstance(dims, tuple) and isinstance(kind, str)
+    count = math.prod(source.shape[d] for d in dims)
+    rows = source.movedim(dims, tuple(range(-len(dims), 0))).reshape(*_shape(run, op), count)
+    options = {"dtype": _dtype(run, op)} if kind in ("sum", "prod") else {}
+    return _REDUCTIONS[kind](rows, -1, **options)
+
+
+def _take(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
+    (source, index), dim = run._operands(op), payload.kwarg("dim")
+    assert isinstance(dim, int)
+    return source.index_select(dim, index.reshape(-1)).reshape(_shape(run, op))
+
+
+def _gather(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
+    (source, index), dim = run._operands(op), payload.kwarg("dim")
+    assert isinstance(dim, int)
+    return torch.gather(source, dim, index.long())
+
+
 def _identity(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
     return run._operands(op)[0]
 
@@ -198,6 +236,9 @@ _OURS: dict[str, Callable[[Run, NodeId, Op], torch.Tensor]] = {
     "fk.iota": _iota,
     "fk.cast": _cast,
     "fk.bits": _bits,
+    "fk.reduce": _reduce,
+    "fk.take": _take,
+    "fk.gather": _gather,
     "fk.cut": _identity,
 }
 

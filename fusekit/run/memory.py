@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -63,6 +63,7 @@ class Blocks:
     devices: tuple[torch.device, ...]
     fresh: tuple[bool, ...]
     inputs: tuple[Place, ...]
+    whole: Mapping[int, Place] = field(default_factory=dict)  # blocks that one output place fills: made as that tensor
 
     @staticmethod
     def of(graph: Graph) -> Blocks:
@@ -131,13 +132,14 @@ class Memory:
     share one address range); blocks that the program makes are allocated when they are first asked for.
     """
 
-    __slots__ = ("_keep", "_pieces", "_storages", "addresses", "blocks", "numbers", "tensors")
+    __slots__ = ("_keep", "_pieces", "_storages", "addresses", "blocks", "made", "numbers", "tensors")
 
     def __init__(self, blocks: Blocks, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = ()):
         self.blocks, self.tensors, self.numbers = blocks, tensors, numbers
         self.addresses: list[int | None] = [None] * len(blocks.nbytes)
-        self._storages: list[torch.UntypedStorage | None] = [None] * len(blocks.nbytes)
-        self._pieces: list[list[Piece] | None] = [None] * len(blocks.nbytes)
+        self.made: dict[int, torch.Tensor] = {}  # the tensor whose storage a block is, where there is one
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._pieces: dict[int, list[Piece]] = {}
         self._keep: list[torch.Tensor] = []
         for tensor, place in zip(tensors, blocks.inputs, strict=True):
             if self.addresses[place.block] is None:
@@ -147,13 +149,20 @@ class Memory:
         """Address of byte 0 of a block; allocates it where the program makes it."""
         address = self.addresses[block]
         if address is None:
-            storage = torch.empty(self.blocks.nbytes[block], dtype=torch.uint8, device=self.blocks.devices[block])
-            address = self._own(block, storage.untyped_storage())
+            place, device = self.blocks.whole.get(block), self.blocks.devices[block]
+            if place is not None:
+                tensor = torch.empty_strided(place.shape, place.strides, dtype=place.dtype, device=device)
+            else:
+                tensor = torch.empty(self.blocks.nbytes[block], dtype=torch.uint8, device=device)
+            self.made[block] = tensor
+            address = self.addresses[block] = tensor.data_ptr()
         return address
 
     def release(self, block: int) -> None:
         """Give back a block that the program made and needs no more."""
-        self.addresses[block] = self._storages[block] = None
+        self.addresses[block] = None
+        self.made.pop(block, None)
+        self._storages.pop(block, None)
 
     def has(self, block: int) -> bool:
         """Has the block bytes yet? (Always, for blocks of arguments and captures.)"""
@@ -161,20 +170,23 @@ class Memory:
 
     def adopt(self, block: int, tensor: torch.Tensor) -> None:
         """Take the storage of ``tensor``, a library call's result, as the bytes of a block that has none yet."""
-        self._own(block, tensor.untyped_storage())
+        self.made[block] = tensor
+        storage = self._storages[block] = tensor.untyped_storage()
+        self.addresses[block] = storage.data_ptr()
 
-    def _own(self, block: int, storage: torch.UntypedStorage) -> int:
-        self._storages[block] = storage
-        address = self.addresses[block] = storage.data_ptr()
-        return address
+    def _storage(self, block: int) -> torch.UntypedStorage:
+        """The storage of a block that the program makes."""
+        self.address(block)
+        found = self._storages.get(block)
+        if found is None:
+            found = self._storages[block] = self.made[block].untyped_storage()
+        return found
 
     def tensor(self, place: Place) -> torch.Tensor:
         """A tensor on the block's own bytes. It has a version counter of its own and never requires grad."""
         start = place.start(self.numbers)
         if self.blocks.fresh[place.block]:
-            self.address(place.block)
-            storage, begin = self._storages[place.block], 0
-            assert storage is not None
+            storage, begin = self._storage(place.block), 0
         elif (piece := self.piece(place, start)) is not None:
             storage, begin = piece.storage, piece.start
         else:
@@ -204,7 +216,7 @@ class Memory:
 
     def pieces(self, block: int) -> list[Piece]:
         """The storage objects in a block of arguments, each once, in the order of the arguments."""
-        known = self._pieces[block]
+        known = self._pieces.get(block)
         if known is None:
             known = self._pieces[block] = []
             base, seen = self.address(block), set()
@@ -256,7 +268,10 @@ def settle(memory: Memory, place: Place, tensor: torch.Tensor) -> bool:
 
 def _base(tensor: torch.Tensor, start: int, width: int) -> int:
     """Address of byte 0 of the block in which ``tensor`` begins at byte ``start``."""
-    # not tensor.data_ptr(): that is 0 for a tensor without elements
+    address = tensor.data_ptr()
+    if address:
+        return address - start
+    # a tensor without elements says 0, wherever it is
     return tensor.untyped_storage().data_ptr() + int(tensor.storage_offset()) * width - start
 
 

@@ -10,7 +10,7 @@ import torch
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Operand
 from fusekit.run.decode import Leaves, Reader, reader
-from fusekit.run.memory import Blocks, Memory, Place, place_of
+from fusekit.run.memory import Blocks, Memory, Place, is_at, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,27 @@ def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor]) -> to
         return view_of(owner, place.start(memory.numbers) + shift, place)
     base = first.get(place.block)
     if base is None:
-        base = first[place.block] = memory.tensor(place)
+        base = first[place.block] = _first(place, memory)
         return base
     return view_of(base, place.start(memory.numbers), place)
+
+
+def _first(place: Place, memory: Memory) -> torch.Tensor:
+    """The tensor that the block was made as, where it is this one, else a new one on the block's bytes."""
+    address = memory.address(place.block)
+    made = memory.made[place.block]
+    return made if is_at(made, place, address, memory.numbers) else memory.tensor(place)
+
+
+def whole_outputs(ending: Ending, blocks: Blocks) -> dict[int, Place]:
+    """Blocks that the program makes and that one output fills from the first byte to the last."""
+    found: dict[int, Place] = {}
+    for leaf in ending.returned:
+        place = leaf.place
+        if place is not None and blocks.fresh[place.block] and place.fixed == 0 == place.low:
+            if place.high == blocks.nbytes[place.block] > 0:
+                found.setdefault(place.block, place)
+    return found
 
 
 def view_of(tensor: torch.Tensor, start: int, place: Place) -> torch.Tensor:

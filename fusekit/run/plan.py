@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -13,7 +13,7 @@ from fusekit.ir import Graph, Number
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.interpret import Run
 from fusekit.run.memory import Blocks, LayoutMismatch, Memory, place_of, settle
-from fusekit.run.outputs import Ending, bump, finish
+from fusekit.run.outputs import Ending, bump, finish, whole_outputs
 
 Step = Callable[[Memory, Leaves], None]
 
@@ -99,6 +99,7 @@ def make_plan(
             counts[1] += len(made)
         if segment in dying:
             steps.append(_release(dying[segment]))
+    blocks = replace(blocks, whole=whole_outputs(ending, blocks))
     return Plan(tuple(steps), blocks, ending, LastRun(*counts))
 
 

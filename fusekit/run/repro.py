@@ -42,7 +42,7 @@ def _source(fn: Callable[..., object]) -> tuple[str, str]:
     module = getattr(fn, "__module__", None)
     if name.isidentifier() and module not in (None, "__main__"):
         return name, f"from {module} import {name}"
-    return "fn", f"fn = ...  # put the function here: {fn!r}"
+    return "fn", textwrap.indent(f"put the function here: {fn!r}", "# ") + "\nfn = ..."
 
 
 @dataclass

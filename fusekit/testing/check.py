@@ -26,14 +26,16 @@ def check(
     repeats the check; returns the report.
     """
     import fusekit as fk
-    from fusekit.testing.stages import stages
+    from fusekit.testing.stages import captured, stages
 
-    tolerance = Tolerance(rtol, atol, bitwise)
+    tolerance, captures = Tolerance(rtol, atol, bitwise), captured(fn, args, kwargs)
     compiled = fk.jit(fn, backend=backend) if backend else fk.jit(fn)
-    report = differential(fn, compiled, args, kwargs, tolerance=tolerance, title=_name(fn))
+    report = differential(fn, compiled, args, kwargs, captures=captures, tolerance=tolerance, title=_name(fn))
     if every_step:
         for step, candidate in stages(fn):
-            found = differential(fn, candidate, args, kwargs, tolerance=tolerance, title=f"{_name(fn)} after {step}")
+            found = differential(
+                fn, candidate, args, kwargs, captures=captures, tolerance=tolerance, title=f"{_name(fn)} after {step}"
+            )
             report = report if found.ok else found
             if not found.ok:
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import torch
@@ -40,6 +40,17 @@ def interpreted(fn: Callable[..., object], passes: Sequence[object] = ()) -> Cal
 
     call.__name__ = getattr(fn, "__name__", "function")
     return call
+
+
+def captured(
+    fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> list[tuple[str, torch.Tensor]]:
+    """Path and tensor of everything that the function reads beside its arguments; none where it can't be recorded."""
+    try:
+        recording = record(fn, args, kwargs)
+    except Exception:  # what eager, or the recorder, says is found by the comparison itself
+        return []
+    return [(s.entry.path, s.entry.read()) for s in recording.inputs if isinstance(s, Capture)]
 
 
 def run_recording(recording: Recording, graph: Graph, leaves: Sequence[object]) -> object:

@@ -1,13 +1,18 @@
-"""Memory blocks of a recording: storages whose bytes meet are one block."""
+"""Memory blocks of a recording: inputs whose bytes meet are one block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
 
 from fusekit.ir import Block
 from fusekit.memory import join
-from fusekit.trace.program import Program, Room
+from fusekit.trace.program import Program
+from fusekit.trace.spans import Span
+
+ABSOLUTE = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default)
+"""Overloads that count from the start of a storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +24,47 @@ class Joined:
 
 
 def joined_blocks(program: Program) -> Joined:
-    """Arguments and captures are joined where the byte spans of their storages meet on one device, whatever the
-    storage objects; empty storages and constants join nothing. Blocks stand in the order of the inputs."""
-    kinds: dict[int, str] = {}
-    for number, _, kind in program.inputs:
-        kinds.setdefault(program.first[number].storage, kind)
-    groups = _groups([s for s in kinds if kinds[s] != "constant"], program.rooms)
-    groups += [[s] for s in kinds if kinds[s] == "constant"]
-    order = {storage: k for k, storage in enumerate(kinds)}
-    groups.sort(key=lambda group: min(order[s] for s in group))
+    """Arguments and captures are joined where their bytes meet on one device, whatever the storage objects; what has no
+    bytes, and constants, join nothing. Blocks stand in the order of the inputs.
+
+    Two tensors that lie apart in one storage are two blocks: the key does not say how far apart, so that calls with
+    another distance share the plan. Where the program counts from the start of a storage, whole storages are joined.
+    """
+    spans = input_spans(program)
+    kinds = [kind for _, _, kind in program.inputs]
+    devices = [program.first[number].device for number, _, _ in program.inputs]
+    groups = [[k] for k, kind in enumerate(kinds) if kind == "constant"]
+    for device in dict.fromkeys(devices):
+        here = [k for k, kind in enumerate(kinds) if kind != "constant" and devices[k] == device]
+        groups += [[here[k] for k in group] for group in join([(spans[k].start, spans[k].end) for k in here])]
     blocks: list[Block] = []
     where: dict[int, tuple[int, int]] = {}
-    for number, group in enumerate(groups):
-        rooms = [program.rooms[s] for s in group]
+    for number, group in enumerate(sorted(groups, key=min)):
+        rooms = [program.rooms[program.first[program.inputs[k][0]].storage] for k in group]
         base = min(room.address or 0 for room in rooms)
         end = max((room.address or 0) + room.nbytes for room in rooms)
-        kind = min((kinds[s] for s in group), key=("argument", "capture", "constant").index)
+        kind = min((kinds[k] for k in group), key=("argument", "capture", "constant").index)
         blocks.append(Block(end - base, str(rooms[0].device), kind))
-        where.update({s: (number, (program.rooms[s].address or 0) - base) for s in group})
-    return Joined(tuple(blocks), tuple(where[program.first[number].storage] for number, _, _ in program.inputs))
+        where.update({k: (number, (room.address or 0) - base) for k, room in zip(group, rooms, strict=True)})
+    return Joined(tuple(blocks), tuple(where[k] for k in range(len(kinds))))
+
+
+def is_absolute(program: Program) -> bool:
+    """May the program reach bytes of a storage outside the tensor that it takes?"""
+    return any(call.target in ABSOLUTE for call in program.calls)
+
+
+def input_spans(program: Program) -> list[Span]:
+    """The bytes of each input; whole storages for a program that uses ``as_strided``, which may reach all of them."""
+    whole = is_absolute(program)
+    found = []
+    for k, (number, _, _) in enumerate(program.inputs):
+        place = program.first[number]
+        room = program.rooms[place.storage]
+        start = room.address or 0
+        span = Span(start, start + room.nbytes, place.storage, k)
+        found.append(span if whole else Span.of_place(place, start, place.storage, k))
+    return found
 
 
 def separate_blocks(program: Program) -> Joined:
@@ -45,12 +72,3 @@ def separate_blocks(program: Program) -> Joined:
     rooms = [(program.rooms[program.first[number].storage], kind) for number, _, kind in program.inputs]
     blocks = tuple(Block(room.nbytes, str(room.device), kind) for room, kind in rooms)
     return Joined(blocks, tuple((k, 0) for k in range(len(blocks))))
-
-
-def _groups(storages: Sequence[int], rooms: Sequence[Room]) -> list[list[int]]:
-    found: list[list[int]] = []
-    for device in dict.fromkeys(rooms[s].device for s in storages):
-        here = [s for s in storages if rooms[s].device == device]
-        spans = [((rooms[s].address or 0), (rooms[s].address or 0) + rooms[s].nbytes) for s in here]
-        found += [[here[k] for k in group] for group in join(spans)]
-    return found

@@ -4,6 +4,7 @@ about, and what to raise where the storages are too large to ask."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -23,7 +24,7 @@ def is_reshaping(name: str) -> bool:
     return name in RESHAPING
 
 
-def is_suspicious(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+def is_suspicious(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """A writing op whose memory or dtypes eager may refuse."""
     name = base_name(func)
     if not func._schema.is_mutable or name in RESHAPING or name == "detach_":
@@ -41,9 +42,7 @@ def is_suspicious(func: OpOverload, args: Sequence[object], kwargs: Mapping[str,
     return False
 
 
-def error_by_rules(
-    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], room: Room
-) -> str | None:
+def error_by_rules(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], room: Room) -> str | None:
     """Eager's message, where memory alone makes it raise RuntimeError. ``room``: bytes of a tensor's storage."""
     name = base_name(func)
     if name in ("as_strided", "as_strided_"):
@@ -72,7 +71,7 @@ def _layout(t: torch.Tensor) -> Layout:
     """The tensor in its storage, in bytes."""
     dtype = FROM_TORCH[t.dtype]
     width = dtype.width
-    return Layout.of(t.storage_offset() * width, t.shape, [stride * width for stride in t.stride()], dtype)
+    return Layout.of(int(t.storage_offset()) * width, t.shape, [stride * width for stride in t.stride()], dtype)
 
 
 def _status(a: torch.Tensor, b: torch.Tensor) -> Status:
@@ -85,7 +84,7 @@ def _is_same_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _as_strided(
-    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[torch.Tensor, Sequence[int], Sequence[int], int]:
     given = {argument.name: value for argument, value in bound(func, args, kwargs)}
     t, offset = given["self"], given.get("storage_offset")
@@ -93,7 +92,7 @@ def _as_strided(
 
 
 def _pairs(
-    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
     """(written, read) tensors that eager compares: all of a call, or one row of a foreach call."""
     if base_name(func).startswith("_foreach"):

@@ -6,12 +6,14 @@ import collections
 import random
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 
 from fusekit.trace.oracle import default_generators
 from fusekit.trace.origin import LIBRARY
+from fusekit.trace.private import C
 
 _NOTHING = object()
 
@@ -20,9 +22,9 @@ class Contents:
     """Shallow copies of containers, cells and globals, compared by identity afterwards."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[object, object, str]] = []
-        self._globals: list[tuple[dict[str, object], dict[str, object], frozenset[str]]] = []
-        self._cells: list[tuple[types.CellType, object, str]] = []
+        self._held: list[tuple[Any, Any, str]] = []
+        self._globals: list[tuple[dict[str, Any], dict[str, Any], frozenset[str]]] = []
+        self._cells: list[tuple[types.CellType, Any, str]] = []
 
     def watch(self, holder: list | dict | set | collections.deque, path: str) -> None:
         plain = dict if isinstance(holder, dict) else set if isinstance(holder, set) else list
@@ -31,7 +33,7 @@ class Contents:
     def watch_cell(self, cell: types.CellType, name: str) -> None:
         self._cells.append((cell, cell.cell_contents, name))
 
-    def watch_globals(self, holder: dict[str, object], names: frozenset[str]) -> None:
+    def watch_globals(self, holder: dict[str, Any], names: frozenset[str]) -> None:
         self._globals.append((holder, {name: holder[name] for name in names if name in holder}, names))
 
     def put_back(self) -> list[str]:
@@ -48,7 +50,7 @@ class Contents:
         return found
 
 
-def _rebind(cell: types.CellType, was: object) -> bool:
+def _rebind(cell: types.CellType, was: Any) -> bool:
     try:
         if cell.cell_contents is was:
             return False
@@ -58,14 +60,14 @@ def _rebind(cell: types.CellType, was: object) -> bool:
     return True
 
 
-def _assign(holder: dict[str, object], name: str, value: object) -> None:
+def _assign(holder: dict[str, Any], name: str, value: Any) -> None:
     if value is _NOTHING:
         del holder[name]
     else:
         holder[name] = value
 
 
-def _restore(holder: object, was: object) -> str | None:
+def _restore(holder: Any, was: Any) -> str | None:
     if isinstance(holder, dict):
         keys = [key for key in {**was, **holder} if holder.get(key, _NOTHING) is not was.get(key, _NOTHING)]
         if not keys:
@@ -94,7 +96,7 @@ class RandomStates:
         self._states = [generator.get_state() for generator in self._generators]
         self._python = random.getstate()
         self._numpy = sys.modules["numpy"].random if "numpy" in sys.modules else None
-        self._numpy_state = self._numpy.get_state() if self._numpy else None
+        self._numpy_state: Any = self._numpy.get_state() if self._numpy else None
 
     def put_back(self) -> list[str]:
         found = []
@@ -111,7 +113,7 @@ class RandomStates:
         return found
 
 
-def _is_same_state(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+def _is_same_state(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return one[2:] == other[2:] and bool((one[1] == other[1]).all())
 
 
@@ -120,7 +122,7 @@ def put_versions_back(pairs: Iterable[tuple[torch.Tensor, int | None]]) -> list[
     found = []
     for t, version in pairs:
         if version is not None and t._version != version:
-            torch._C._autograd._unsafe_set_version_counter((t,), (version,))
+            C._autograd._unsafe_set_version_counter((t,), (version,))
             found.append("a tensor's version counter (mark_dirty of an autograd.Function?)")
     return found
 
@@ -138,15 +140,15 @@ class Watcher:
         self.reseeded: list[str] = []
         self.unrepeatable: list[tuple[str, str]] = []  # (call, line)
         self.is_wide = False
-        self.is_paused = lambda: False
+        self.is_paused: Callable[[], bool] = lambda: False
 
-    def __call__(self, frame: types.FrameType, event: str, what: object) -> None:
+    def __call__(self, frame: types.FrameType, event: str, what: Any) -> None:
         if event == "call":
             self.codes.add(frame.f_code)
         elif event == "c_call":
             self._builtin(frame, what)
 
-    def _builtin(self, frame: types.FrameType, what: object) -> None:
+    def _builtin(self, frame: types.FrameType, what: Any) -> None:
         name, owner = what.__name__, getattr(what, "__self__", None)
         if isinstance(owner, torch.Generator):
             if name in self._SEEDING and not self.is_paused():

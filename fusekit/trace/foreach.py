@@ -6,6 +6,7 @@ Source: aten/src/ATen/native/ForeachOpsKernels.cpp. Lists that are no pointwise 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -41,7 +42,7 @@ def expanded(call: Call, now: Mapping[int, Place]) -> Iterator[Call]:
             yield Call(overload, args, kwargs, (ref.index,), (now[ref.index],), (ref.index,), call.origin)
 
 
-def _item(value: object, k: int) -> object:
+def _item(value: Any, k: int) -> Any:
     return value[k] if isinstance(value, (list, tuple)) and type(value) is not Ref else value
 
 
@@ -81,7 +82,7 @@ def _counterpart(name: str, overload: str) -> tuple[str, str] | None:
     return (name, "default") if name == "copy" and overload == "default" else None
 
 
-def _spelled(call: Call, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict]:
+def _spelled(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict]:
     """Positions of the foreach schema that are keywords of the single op."""
     name = call.target._schema.name
     if "addc" in name and len(args) > 3:

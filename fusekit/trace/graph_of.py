@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -108,8 +109,7 @@ class _Builder:
             form = self.offset[parent] + (form.const - self._bytes(parent, self.now[parent]))
         if site is not None and site[0].extent is not None:
             where, parameter = site
-            step = Form.of(Var(f"n{parameter.index}", where.extent)) * where.stride
-            form = form + step - where.stride * where.value
+            form = form + _variable(where, parameter) * where.stride - where.stride * int(where.value)
         return form
 
     # ---- ops
@@ -164,9 +164,9 @@ class _Arguments:
         self.objects: list[int] = []
         self.writes: list[int] = []
 
-    def lowered(self) -> tuple[tuple[object, ...], tuple[tuple[str, object], ...]]:
-        positional: list[object] = []
-        named: list[tuple[str, object]] = []
+    def lowered(self) -> tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]]:
+        positional: list[Any] = []
+        named: list[tuple[str, Any]] = []
         for position, (argument, value) in enumerate(bound(self.call.target, self.call.args, self.call.kwargs)):
             before = len(self.operands)
             found = self._argument(argument.name, value)
@@ -178,20 +178,20 @@ class _Arguments:
                 named.append((argument.name, found))
         return tuple(positional), tuple(named)
 
-    def _argument(self, name: str, value: object) -> object:
+    def _argument(self, name: str, value: Any) -> Any:
         if name in self.numbers:
             return self.numbers[name][1]
         if name == "end" and "start" in self.numbers:  # the view keeps its length
             site, number = self.numbers["start"]
             size = self.call.places[0].sizes[self._dim()]
             step = self.call.args[4] if len(self.call.args) > 4 else self.call.kwargs.get("step", 1)
-            return Form.of(Var(f"n{number.index}", site.extent)) + max((size - 1) * step + 1, 0) * bool(size)
+            return _variable(site, number) + max((size - 1) * step + 1, 0) * bool(size)
         return self._value(value)
 
     def _dim(self) -> int:
         return self.call.args[1] if len(self.call.args) > 1 else self.call.kwargs.get("dim", 0)
 
-    def _value(self, value: object) -> object:
+    def _value(self, value: Any) -> Any:
         match value:
             case Ref(index):
                 self.operands.append(self.builder.node[index])
@@ -210,6 +210,11 @@ class _Arguments:
         return value
 
 
+def _variable(site: Site, number: Number) -> Form:
+    """The number of a view's offset, as index forms name it."""
+    return Form.of(Var(f"n{number.index}", site.extent or 0))
+
+
 def _parent(call: Call, result: int, place: Place, now: Mapping[int, Place]) -> int | None:
     """The operand that a result is a view of: itself where it is an operand, else the first in the same storage."""
     found = [number for number in _operands(call) if now[number].storage == place.storage]
@@ -218,7 +223,7 @@ def _parent(call: Call, result: int, place: Place, now: Mapping[int, Place]) -> 
 
 def _operands(call: Call) -> Iterator[int]:
     """Object numbers of the tensors that a call takes, in order."""
-    values: list[object] = [*call.args, *call.kwargs.values()]
+    values: list[Any] = [*call.args, *call.kwargs.values()]
     while values:
         value = values.pop(0)
         if type(value) is Ref:
@@ -238,7 +243,7 @@ def _is_absolute(call: Call) -> bool:
 PLAIN = (bool, int, float, complex, str, type(None))
 
 
-def _plain(leaf: object, position: int) -> object:
+def _plain(leaf: Any, position: int) -> Any:
     """An output that is no tensor: as it is where the textual IR can say it, else named by its position."""
     if type(leaf) in PLAIN:
         return leaf

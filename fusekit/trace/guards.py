@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten
 
 from fusekit.trace.ambient import ambient
+from fusekit.trace.blocks import is_absolute
 from fusekit.trace.numbers import exactly, pattern_of
 from fusekit.trace.reach import SIMPLE, Entry
 from fusekit.trace.recording import Argument, Capture, Recording
@@ -22,10 +24,10 @@ class Looked:
     """One call as a key sees it. ``key`` is hashable; it names some objects by id, so whoever stores it also keeps
     ``pins``. ``read`` has what is at the key's entries now, by ``Entry.identity``."""
 
-    key: tuple[object, ...]
-    leaves: Sequence[object]
-    read: Mapping[tuple[object, ...], object]
-    pins: tuple[object, ...]
+    key: tuple[Any, ...]
+    leaves: Sequence[Any]
+    read: Mapping[tuple[Any, ...], Any]
+    pins: tuple[Any, ...]
 
     def inputs(self, recording: Recording) -> list[torch.Tensor]:
         """The tensors of this call for the results of ``^in``, in order."""
@@ -49,7 +51,7 @@ class Key:
         self.tensors: list[Entry] = []  # places of tensors: captures, and second names of whatever took part
         self.values: list[Entry] = []  # places of Python values
         self.is_exact = False
-        self._known: set[tuple[object, ...]] = set()
+        self._known: set[tuple[Any, ...]] = set()
 
     def learn(self, recording: Recording) -> None:
         """Take over a recording's captures, watched places and guards."""
@@ -61,7 +63,7 @@ class Key:
                     self._known.add(entry.identity)
                     into.append(entry)
 
-    def look(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Looked:
+    def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Looked:
         """The key of this call, now."""
         leaves, spec = flatten(args, kwargs)
         captured = [entry.read() for entry in self.tensors]
@@ -74,7 +76,7 @@ class Key:
             tuple([token(t) for t in captured if not isinstance(t, torch.Tensor)]),
             tuple([isinstance(t, torch.Tensor) for t in captured]),
             tuple([layout_of(t, self.is_exact) for t in tensors]),
-            meeting([Span.of(t) for t in tensors]),
+            meeting([Span.of_storage(t) if self.is_exact else Span.of(t) for t in tensors]),
             tuple([token(value) for value in values]),
             ambient(),
         )
@@ -82,7 +84,7 @@ class Key:
         return Looked(key, leaves, places, (*[leaf for _, leaf in rest], *values))
 
 
-def flatten(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Sequence[object], object]:
+def flatten(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
     """(leaves, a hashable structure); a call with plain positional arguments only is its own leaves."""
     if kwargs or any(isinstance(a, _CONTAINERS) or type(a) not in _LEAVES for a in args):
         return tree_flatten((tuple(args), dict(kwargs)))
@@ -92,7 +94,7 @@ def flatten(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Seque
 _LEAVES = frozenset((torch.Tensor, torch.nn.Parameter, *SIMPLE))
 
 
-def layout_of(t: torch.Tensor, is_exact: bool = False) -> tuple[object, ...]:
+def layout_of(t: torch.Tensor, is_exact: bool = False) -> tuple[Any, ...]:
     """Class, layout, dtype, device, dispatch keys (lazy bits, inference, ...) and autograd state of a tensor."""
     wants_grad = t.requires_grad
     state = wants_grad and (t.is_leaf, torch.is_grad_enabled())
@@ -103,7 +105,7 @@ def layout_of(t: torch.Tensor, is_exact: bool = False) -> tuple[object, ...]:
     return (*found, t.storage_offset(), t.untyped_storage().nbytes()) if is_exact else found
 
 
-def token(value: object) -> object:
+def token(value: Any) -> Any:
     """Simple values by type and bits, anything else by identity."""
     kind = type(value)
     if kind is bool or kind is str or value is None:
@@ -126,6 +128,7 @@ def same_pattern(recording: Recording, inputs: Sequence[torch.Tensor]) -> str | 
             return f"{name} is {got}, explored was {want}"
         if recording.is_exact and place.offset != t.storage_offset():
             return f"{name} starts at element {t.storage_offset()} of its storage, explored was {place.offset}"
-    if meeting([Span.of(t) for t in inputs]) != pattern_of(program):
+    span = Span.of_storage if is_absolute(program) else Span.of
+    if meeting([span(t) for t in inputs]) != pattern_of(program):
         return "their memory overlaps in another way"
     return None

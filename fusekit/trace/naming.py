@@ -5,32 +5,31 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path
 
 
-def function_name(fn: object) -> str:
+def function_name(fn: Any) -> str:
     """A name for the graph: the function's, or its class's."""
     name = getattr(fn, "__name__", None) or type(fn).__name__
     return clean(name) or "f"
 
 
-def argument_names(
-    fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
-) -> tuple[str, ...]:
+def argument_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """A name for each leaf of ``(args, kwargs)``: the parameter's name, and the path inside it: ``cfg.w``, ``ts.0``."""
     heads = _parameter_names(fn, len(args))
     pairs, _ = tree_flatten_with_path((tuple(args), dict(kwargs)))
     return tuple(_name_of(path, heads) for path, _ in pairs)
 
 
-def _name_of(path: Sequence[object], heads: Sequence[str]) -> str:
+def _name_of(path: Sequence[Any], heads: Sequence[str]) -> str:
     side, top, *rest = [_key(step) for step in path]
     head = heads[int(top)] if side == "0" else top
     return ".".join([head, *rest])
 
 
-def _key(step: object) -> str:
+def _key(step: Any) -> str:
     match step:
         case SequenceKey():
             return str(step.idx)
@@ -41,7 +40,7 @@ def _key(step: object) -> str:
     return re.sub(r"\W", "", str(step))
 
 
-def _parameter_names(fn: Callable[..., object], count: int) -> tuple[str, ...]:
+def _parameter_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
     target = fn.forward if hasattr(fn, "forward") and hasattr(fn, "_parameters") else fn
     try:
         parameters = list(inspect.signature(target).parameters.values())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 
-def mapped(value: object, one: Callable[[torch.Tensor], torch.Tensor]) -> object:
+def mapped(value: Any, one: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """``value`` with every tensor in it replaced; the very same object where nothing changed."""
     if isinstance(value, torch.Tensor):
         return one(value)
@@ -26,7 +27,7 @@ def mapped(value: object, one: Callable[[torch.Tensor], torch.Tensor]) -> object
     return value
 
 
-def tensors_in(value: object) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Every tensor in nested lists, tuples and dicts, in order."""
     if isinstance(value, torch.Tensor):
         yield value

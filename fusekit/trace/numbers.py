@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fusekit.ir import Number
+from fusekit.trace.blocks import input_spans
 from fusekit.trace.graph_of import graph_of
 from fusekit.trace.program import Call, Place, Program, Ref
 from fusekit.trace.recording import Recording
 from fusekit.trace.schema import bound
 from fusekit.trace.sites import Site, sites_of
-from fusekit.trace.spans import Span, meeting
+from fusekit.trace.spans import meeting
 
 Scalar = int | float
 
@@ -38,7 +40,7 @@ class Signature:
     """What two recordings share that are one program but for its numbers. ``pattern``: how the bytes of the inputs
     meet, as (first input, second input, bytes apart, one storage?, one tensor?)."""
 
-    without_pattern: tuple[object, ...]
+    without_pattern: tuple[Any, ...]
     pattern: tuple[tuple[int, int, int, bool, bool], ...]
 
 
@@ -88,7 +90,7 @@ def slots_of(program: Program) -> Slots:
     return Slots(tuple(values), of)
 
 
-def exactly(value: object) -> object:
+def exactly(value: Any) -> Any:
     """A key that tells numbers apart by type and bits."""
     if type(value) is float:
         return (float, value.hex() if not math.isnan(value) else "nan")
@@ -112,15 +114,10 @@ def _inputs(program: Program) -> Iterator[tuple[Place, str]]:
 
 def pattern_of(program: Program) -> tuple[tuple[int, int, int, bool, bool], ...]:
     """How the inputs' bytes meet."""
-    return meeting(
-        [
-            Span.of_place(place, program.rooms[place.storage].address or 0, place.storage, k)
-            for k, (place, _) in enumerate(_inputs(program))
-        ]
-    )
+    return meeting(input_spans(program))
 
 
-def _row(number: int, call: Call, now: dict[int, Place], slots: Slots) -> tuple[object, ...]:
+def _row(number: int, call: Call, now: dict[int, Place], slots: Slots) -> tuple[Any, ...]:
     sites = {site.argument: site for site in sites_of(call, now)}
     given = []
     for argument, value in bound(call.target, call.args, call.kwargs):
@@ -138,11 +135,11 @@ def _is_offset(sites: dict[str, Site]) -> bool:
     return any(site.extent is not None for site in sites.values())
 
 
-def _token(site: Site, slot: int) -> tuple[object, ...]:
+def _token(site: Site, slot: int) -> tuple[Any, ...]:
     return "number", slot, type(site.value), site.extent
 
 
-def _frozen(value: object) -> object:
+def _frozen(value: Any) -> Any:
     """A hashable stand-in that tells numbers apart by bits."""
     if type(value) is Ref:
         return value

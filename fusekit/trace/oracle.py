@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -23,8 +24,8 @@ class Verdict(enum.Enum):
 
 def ask_eager(
     func: OpOverload,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     room: Callable[[torch.Tensor], int],
 ) -> Exception | Verdict:
     """What eager raises for these layouts, dtypes and aliases whatever the data is.
@@ -46,10 +47,10 @@ def ask_eager(
 
 
 _FUSED = frozenset((torch.Tag.pointwise, torch.Tag.core))  # what may run in a kernel of ours
-_missing: dict[object, bool] = {}
+_missing: dict[Any, bool] = {}
 
 
-def lacks_kernel(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+def lacks_kernel(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Has eager no kernel for these dtypes? (Fakes do not say; a fused kernel would compute on.)
 
     Asked once for each overload and dtypes, of tensors of one element; other errors, of shapes say, do not count.
@@ -69,7 +70,7 @@ def lacks_kernel(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, 
     return _missing[key]
 
 
-def _is_unimplemented(func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+def _is_unimplemented(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     generators = default_generators()
     states = [generator.get_state() for generator in generators]
     try:
@@ -92,8 +93,8 @@ def default_generators() -> list[torch.Generator]:
 
 def _try(
     func: OpOverload,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     room: Callable[[torch.Tensor], int],
     filling: int,
 ) -> Exception | None:
@@ -113,7 +114,7 @@ def _try(
 
     try:
         func(*mapped(tuple(args), dummy), **mapped(dict(kwargs), dummy))
-    except torch.linalg.LinAlgError:  # decided by data
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]  # decided by data
         return None
     except Exception as error:  # whatever eager raises is the answer
         return error

@@ -54,3 +54,10 @@ def user_origin(stop: CodeType | None = None) -> Origin:
         frame = frame.f_back
     line = found or forward
     return Origin(*line, modules=".".join(reversed(modules))) if line else UNKNOWN
+
+
+def line_of(fn: object) -> Origin | None:
+    """Where a function, or a module's forward, is defined; None for what has no code."""
+    target = getattr(fn, "forward", fn) if isinstance(fn, torch.nn.Module) else fn
+    code = getattr(getattr(target, "__func__", target), "__code__", None)
+    return Origin(code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else None

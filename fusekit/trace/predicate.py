@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
 from fusekit.trace.ambient import ambient
 from fusekit.trace.guards import Key
 from fusekit.trace.numbers import exactly
+from fusekit.trace.private import C
 from fusekit.trace.reach import MISSING, SIMPLE, Entry
 from fusekit.trace.recording import Argument, Capture, Recording
 from fusekit.trace.spans import Span, extent, meeting
 
-Predicate = Callable[[Sequence[object]], "list[torch.Tensor] | None"]
+Predicate = Callable[[Sequence[Any]], "list[torch.Tensor] | None"]
 _CHUNK = 40  # conditions of one `if`
 
 
-def predicate_of(
-    key: Key, recording: Recording, args: Sequence[object], kwargs: Mapping[str, object]
-) -> Predicate | None:
+def predicate_of(key: Key, recording: Recording, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Predicate | None:
     """A function of the positional arguments that gives the tensors of ``^in`` where the call has this very key, and
     None where it may not have it. None itself for calls that it does not serve: keywords, nested arguments,
     programs that need exact storages, tensors that require grad under grad mode."""
@@ -32,9 +32,9 @@ def predicate_of(
 class _Source:
     """Collects lines of the function and the objects they name."""
 
-    def __init__(self, key: Key, recording: Recording, args: Sequence[object]):
+    def __init__(self, key: Key, recording: Recording, args: Sequence[Any]):
         self.recording, self.args = recording, args
-        self.env: dict[str, object] = {"ambient": ambient, "want": ambient(), "exactly": exactly}
+        self.env: dict[str, Any] = {"ambient": ambient, "want": ambient(), "exactly": exactly}
         self.lines: list[str] = [f"if len(args) != {len(args)} or ambient() != want: return None"]
         self.tensors = {f"args[{k}]": a for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
         self.is_whole = True
@@ -47,7 +47,7 @@ class _Source:
         needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if not self.is_whole or needs_grad or not tensors:
             return None
-        self._layouts(tensors)
+        self._layouts()
         self._addresses(tensors)
         self.lines.append(f"return [{', '.join(map(self._input, self.recording.inputs))}]")
         body = "\n        ".join(self.lines)
@@ -59,7 +59,7 @@ class _Source:
         exec(compile(text, "<fusekit guard>", "exec"), self.env)
         return self.env["guard"]
 
-    def _name(self, kind: str, value: object) -> str:
+    def _name(self, kind: str, value: Any) -> str:
         name = f"{kind}{len(self.env)}"
         self.env[name] = value
         return name
@@ -103,11 +103,13 @@ class _Source:
         for k in range(0, len(conditions), _CHUNK):
             self.lines.append(f"if not ({' and '.join(conditions[k : k + _CHUNK])}): return None")
 
-    def _layouts(self, tensors: Sequence[torch.Tensor]) -> None:
+    def _layouts(self) -> None:
         """Class, dispatch keys, dtype, device, requires_grad, sizes and strides, compared in C++."""
-        make = torch._C._dynamo.guards.TensorGuards
+        once = {id(t): name for name, t in reversed(self.tensors.items())}  # it refuses a tensor that comes twice
+        make = C._dynamo.guards.TensorGuards
+        tensors = [self.tensors[name] for name in once.values()]
         guards = make(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self.lines.append(f"if not {self._name('check', guards.check)}({', '.join(self.tensors)}): return None")
+        self.lines.append(f"if not {self._name('check', guards.check)}({', '.join(once.values())}): return None")
 
     def _addresses(self, tensors: Sequence[torch.Tensor]) -> None:
         """The same addresses, or, where nothing met, other addresses that do not meet either."""
@@ -125,7 +127,7 @@ class _Source:
             self.lines.append(f"if ({names[a]} is {names[b]}) is not {one_tensor}: return None")
             self.lines.append(f"if ({storages}) is not {one_storage}: return None")
 
-    def _input(self, source: object) -> str:
+    def _input(self, source: Any) -> str:
         if isinstance(source, Argument):
             return f"args[{source.leaf}]"
         if isinstance(source, Capture):

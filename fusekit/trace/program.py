@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
@@ -39,8 +39,8 @@ class Call:
     """One ATen call. ``results`` and ``writes`` are object numbers; ``places`` are the results' after the call."""
 
     target: OpOverload
-    args: tuple[object, ...]
-    kwargs: dict[str, object]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     results: tuple[int, ...]
     places: tuple[Place, ...]
     writes: tuple[int, ...]
@@ -64,6 +64,5 @@ class Program:
     last: dict[int, Place]
     rooms: tuple[Room, ...]  # by storage number
     inputs: tuple[tuple[int, str, str], ...]  # (object, its name, kind of its block), in the order of ^in
-    outputs: tuple[object, ...]  # leaves: a Ref or a constant
+    outputs: tuple[Any, ...]  # leaves: a Ref or a constant
     name: str
-

@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -23,6 +23,7 @@ _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "functorch"} - {"__main_
 _ROOMS = tuple(f"fusekit.{room}" for room in ("trace", "ir", "index", "run", "passes", "lower", "jit", "exploration"))
 _STATE = ("_parameters", "_buffers", "_modules")
 _LIMIT = 50_000
+How = Literal["item", "attr", "cell", "len"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,20 +33,20 @@ class Entry:
     ``path`` is how a person would write it. ``named``: only code that names ``key`` can have read it.
     """
 
-    how: Literal["item", "attr", "cell", "len"]
-    holder: object
-    key: object
-    value: object
+    how: How
+    holder: Any
+    key: Any
+    value: Any
     path: str
     parent: Entry | None
     named: bool
 
     @property
-    def identity(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[Any, ...]:
         """Equal for two entries that read the same place."""
         return self.how, id(self.holder), self.key
 
-    def read(self) -> object:
+    def read(self) -> Any:
         """What is there now; ``MISSING`` where nothing is."""
         try:
             return read(self.how, self.holder, self.key)
@@ -60,7 +61,7 @@ class Missing:
 MISSING = Missing()
 
 
-def read(how: str, holder: object, key: object) -> object:
+def read(how: str, holder: Any, key: Any) -> Any:
     if how == "item":
         return holder[key]
     if how == "cell":
@@ -83,7 +84,7 @@ def is_foreign(module: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    value: object
+    value: Any
     path: str
     parent: Entry | None
     names: frozenset[str]
@@ -94,13 +95,13 @@ class Reach:
     """A breadth-first walk from ``fn``; ``objects`` are argument leaves that are no pytrees, ``containers`` the
     argument containers (watched for changes, never a path)."""
 
-    def __init__(self, fn: object, containers: Iterable[object] = (), objects: Iterable[tuple[str, object]] = ()):
+    def __init__(self, fn: Any, containers: Iterable[Any] = (), objects: Iterable[tuple[str, Any]] = ()):
         self.entries: list[Entry] = []
         self.tensors: dict[int, list[Entry]] = {}
         self.generators: list[torch.Generator] = []
         self.contents = Contents()
         self._reached: dict[Entry, bool] = {}
-        self._seen: dict[int, object] = {}
+        self._seen: dict[int, Any] = {}
         self._queue: collections.deque[_Visit] = collections.deque()
         self._visit(_Visit(fn, _root_name(fn), None, frozenset()))
         for path, value in objects:
@@ -129,7 +130,7 @@ class Reach:
 
     # ---- the walk
 
-    def _watch(self, value: object) -> None:
+    def _watch(self, value: Any) -> None:
         if isinstance(value, (list, dict, tuple)):
             if not isinstance(value, tuple):
                 self.contents.watch(value, "an argument")
@@ -150,7 +151,7 @@ class Reach:
             self._queue.append(visit)
 
     def _add(
-        self, at: _Visit, how: str, holder: object, key: object, value: object, path: str, named: bool,
+        self, at: _Visit, how: How, holder: Any, key: Any, value: Any, path: str, named: bool,
         style: bool = False,
     ) -> None:  # fmt: skip
         entry = Entry(how, holder, key, value, path, at.parent, named)
@@ -208,14 +209,14 @@ class Reach:
         for name, value in fn.keywords.items():
             self._add(at, "item", fn.keywords, name, value, f"{at.path}.{name}", False)
 
-    def _dict(self, at: _Visit, held: dict[object, object]) -> None:
+    def _dict(self, at: _Visit, held: dict[Any, Any]) -> None:
         self.contents.watch(held, at.path)
         self._add(at, "len", held, None, len(held), f"len({at.path})", False)
         for key, value in list(held.items()):
             path = f"{at.path}.{key}" if at.attribute_style else f"{at.path}[{key!r}]"
             self._add(at, "item", held, key, value, path, False)
 
-    def _sequence(self, at: _Visit, held: Sequence[object]) -> None:
+    def _sequence(self, at: _Visit, held: Any) -> None:
         if not isinstance(held, tuple):
             self.contents.watch(held, at.path)
             self._add(at, "len", held, None, len(held), f"len({at.path})", False)
@@ -241,7 +242,7 @@ class Reach:
             elif isinstance(value, (staticmethod, classmethod)):
                 self._visit(_Visit(value.__func__, f"{at.path}.{name}", at.parent, at.names))
 
-    def _instance(self, at: _Visit, value: object) -> None:
+    def _instance(self, at: _Visit, value: Any) -> None:
         home = type(value).__module__
         if not isinstance(value, torch.nn.Module) and is_foreign(home) and not home.startswith("torch.optim"):
             return
@@ -260,13 +261,13 @@ class Reach:
             self._visit(_Visit(cls, cls.__name__, at.parent, at.names))
 
 
-def _is_guarded(value: object) -> bool:
+def _is_guarded(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return False
     return isinstance(value, (*SIMPLE, *_IDENTITY)) or callable(value)
 
 
-def _root_name(fn: object) -> str:
+def _root_name(fn: Any) -> str:
     if isinstance(fn, (types.FunctionType, functools.partial)):
         return getattr(fn, "__name__", "fn")
     return "self"

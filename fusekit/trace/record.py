@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -21,7 +22,8 @@ from fusekit.trace.ambient import ambient
 from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
 from fusekit.trace.foreach import expanded
 from fusekit.trace.graph_of import PLAIN, graph_of
-from fusekit.trace.origin import user_origin
+from fusekit.trace.origin import line_of, user_origin
+from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
 from fusekit.trace.reach import SIMPLE, Entry, Reach, code_names
 from fusekit.trace.recorder import NEEDS_DATA, Recorder
@@ -29,40 +31,38 @@ from fusekit.trace.recording import Argument, Capture, Constant, Output, Recordi
 from fusekit.trace.swap import Swap
 
 _FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-Leaves = Sequence[tuple[str, object]]  # (path, value) of the flattened (args, kwargs)
+Leaves = Sequence[tuple[str, Any]]  # (path, value) of the flattened (args, kwargs)
 
 
-def record(
-    fn: Callable[..., object], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
-) -> Recording:
+def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Recording:
     """The program that ``fn(*args, **kwargs)`` runs.
 
     Raises what eager raises for these arguments, or UnsupportedError with the user's line where eager would succeed
     and no recording can stand for the function.
     """
     args, kwargs = tuple(args), dict(kwargs or {})
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedError("a call inside a torch.func transform", user_origin(), "apply the transform inside")
     pairs, _ = tree_flatten_with_path((args, kwargs))
     leaves = [(keystr(path), leaf) for path, leaf in pairs]
     odd = [(path, x) for path, x in leaves if not isinstance(x, (torch.Tensor, torch.Generator, *SIMPLE))]
     reach = Reach(fn, [args, kwargs], odd)
     recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__)
+    names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
-            recorder.fake(leaf)
+            recorder.fake(leaf, f"argument {names[position]}")
         elif isinstance(leaf, torch.Generator):
             recorder.object_ref(leaf, f"leaf:{position}")
     arguments = set(recorder.swapped)
     generators = [leaf for _, leaf in leaves if isinstance(leaf, torch.Generator)]
     out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators)
     guards = reach.guards(code_names(watcher.codes), watcher.is_wide)
-    _refuse_iterators([*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
-    names = naming.argument_names(fn, args, kwargs)
+    _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     out_leaves, spec = tree_flatten(out)
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
-    _refuse_gradients(recorder)
+    _refuse_gradients(recorder, fn)
     program = _program(recorder, rows, results, naming.function_name(fn))
     _refuse_mixed_devices(program)
     watched = [entry for t, _ in recorder.swapped.values() for entry in reach.paths(t)]
@@ -88,13 +88,13 @@ def record(
 
 
 def _run(
-    fn: Callable[..., object],
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     recorder: Recorder,
     reach: Reach,
     generators: list[torch.Generator],
-) -> tuple[object, Swap, Watcher]:
+) -> tuple[Any, Swap, Watcher]:
     states, swap, watcher = RandomStates([*generators, *reach.generators]), Swap(recorder), Watcher()
     watcher.is_paused = lambda: recorder.is_asking
     out, failed = None, None
@@ -116,7 +116,7 @@ def _run(
         raise _translated(failed)
     if changes:
         fix = "return the new values instead; everything was put back"
-        raise UnsupportedError(f"the function changes Python state: {sentence(changes)}", None, fix)
+        raise UnsupportedError(f"the function changes Python state: {sentence(changes)}", line_of(fn), fix)
     return out, swap, watcher
 
 
@@ -196,7 +196,7 @@ def _path_of(recorder: Recorder, reach: Reach, t: torch.Tensor, fake: torch.Tens
 def _numbers_in(call: Call) -> set[int]:
     found: set[int] = set()
 
-    def visit(value: object) -> None:
+    def visit(value: Any) -> None:
         if type(value) is Ref:
             found.add(value.index)
         elif isinstance(value, (list, tuple)):
@@ -207,29 +207,31 @@ def _numbers_in(call: Call) -> set[int]:
     return found
 
 
-def _result(recorder: Recorder, leaf: object) -> object:
+def _result(recorder: Recorder, leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     fake = recorder.fake(leaf)
     if fake.requires_grad and torch.is_grad_enabled() and id(leaf) not in recorder.swapped:
-        raise UnsupportedError("a result that requires grad", None, refusals.OR_NO_GRAD)
+        number = recorder.ref(fake).index
+        where = next((call.origin for call in reversed(recorder.calls) if number in call.results), None)
+        raise UnsupportedError("a result that requires grad", where, refusals.OR_NO_GRAD)
     if not recorder.is_known(fake):
         raise UnsupportedError("a result that no recorded op made", None, "make it with torch ops inside the function")
     return recorder.ref(fake)
 
 
-def _refuse_gradients(recorder: Recorder) -> None:
+def _refuse_gradients(recorder: Recorder, fn: Any) -> None:
     for t, fake in recorder.swapped.values():
         joined = fake.grad_fn is not None and t.grad_fn is None and t.is_leaf
         if fake.requires_grad != t.requires_grad or joined:
             what = "a caller's tensor would become part of the autograd graph"
-            raise UnsupportedError(what, None, refusals.OR_NO_GRAD)
+            raise UnsupportedError(what, line_of(fn), refusals.OR_NO_GRAD)
 
 
-def _refuse_iterators(paths: Sequence[str]) -> None:
+def _refuse_iterators(fn: Any, paths: Sequence[str]) -> None:
     if paths:
         what = f"{paths[0]} is an iterator, whose next items a recording would freeze"
-        raise UnsupportedError(what, None, "make it inside the function, or pass the items as arguments")
+        raise UnsupportedError(what, line_of(fn), "make it inside the function, or pass the items as arguments")
 
 
 def _refuse_mixed_devices(program: Program) -> None:
@@ -241,9 +243,7 @@ def _refuse_mixed_devices(program: Program) -> None:
         raise UnsupportedError(what, None, "move them to one device first")
 
 
-def _program(
-    recorder: Recorder, rows: list[tuple[int, str, str]], results: tuple[object, ...], name: str
-) -> Program:
+def _program(recorder: Recorder, rows: list[tuple[int, str, str]], results: tuple[Any, ...], name: str) -> Program:
     now: dict[int, Place] = dict(recorder.first)
     calls: list[Call] = []
     for call in recorder.calls:
@@ -254,7 +254,7 @@ def _program(
     return Program(tuple(calls), first, now, recorder.rooms(), tuple(rows), results, name)
 
 
-def _outputs(results: tuple[object, ...]) -> tuple[Output, ...]:
+def _outputs(results: tuple[Any, ...]) -> tuple[Output, ...]:
     found, count = [], 0
     for leaf in results:
         is_tensor = type(leaf) is Ref
@@ -263,5 +263,5 @@ def _outputs(results: tuple[object, ...]) -> tuple[Output, ...]:
     return tuple(found)
 
 
-def _object_source(value: object, ref: ObjectRef) -> object:
+def _object_source(value: Any, ref: ObjectRef) -> Any:
     return int(ref.symbol.partition(":")[2]) if ref.symbol.startswith("leaf:") else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -22,7 +23,7 @@ from fusekit.torch_types import FROM_TORCH
 from fusekit.trace import eager_rules, refusals
 from fusekit.trace.nested import tensors_in
 from fusekit.trace.oracle import Verdict, ask_eager, lacks_kernel
-from fusekit.trace.origin import user_origin
+from fusekit.trace.origin import UNKNOWN, user_origin
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
 from fusekit.trace.schema import base_name, operands
 
@@ -52,18 +53,18 @@ class Recorder(TorchDispatchMode):
         self._storages: dict[int, int] = {}
         self._rooms: list[Room] = []
         self._bytes: dict[int, int] = {}
-        self._keep: list[object] = []  # ids are only good while their objects live
+        self._keep: list[Any] = []  # ids are only good while their objects live
 
     # ---- real <-> fake
 
-    def fake(self, t: torch.Tensor) -> torch.Tensor:
-        """The stand-in of a real tensor, made at its first use."""
+    def fake(self, t: torch.Tensor, where: str | None = None) -> torch.Tensor:
+        """The stand-in of a real tensor, made at its first use; ``where`` names it in a refusal (else: the line)."""
         if isinstance(t, FakeTensor):
             return t
         found = self.swapped.get(id(t))
         if found is None:
             with _disable_current_modes(), torch._C.DisableTorchFunction(), self.watch_refusals():
-                refusals.refuse_tensor(t, self.where())
+                refusals.refuse_tensor(t, where or self.where())
                 fake = self.fakes.from_tensor(t)
             self.swapped[id(t)] = found = (t, fake)
             self.versions[id(t)] = None if t.is_inference() else t._version
@@ -101,7 +102,7 @@ class Recorder(TorchDispatchMode):
         return number
 
     def place(self, t: torch.Tensor) -> Place:
-        return Place(self._storage_of(t), t.storage_offset(), tuple(t.shape), t.stride(), t.dtype, t.device)
+        return Place(self._storage_of(t), int(t.storage_offset()), tuple(t.shape), t.stride(), t.dtype, t.device)
 
     def room(self, t: torch.Tensor) -> int:
         """Bytes of the tensor's storage."""
@@ -113,8 +114,10 @@ class Recorder(TorchDispatchMode):
 
     # ---- refusals
 
-    def where(self) -> Origin:
-        return user_origin(self.stop)
+    def where(self) -> Origin | None:
+        """The user's line, where one is running."""
+        origin = user_origin(self.stop)
+        return origin if origin is not UNKNOWN else None
 
     @contextlib.contextmanager
     def watch_refusals(self) -> Iterator[None]:
@@ -131,9 +134,9 @@ class Recorder(TorchDispatchMode):
         self,
         func: OpOverload,
         types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         kwargs = dict(kwargs or {})
         with self.watch_refusals():
             if func._schema.name in refusals.STORAGE_CHANGING:
@@ -144,7 +147,7 @@ class Recorder(TorchDispatchMode):
                 return self._run(func, args, kwargs)
             return self._record(func, args, kwargs)
 
-    def _record(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # a literal must be a fresh tensor at each call, or an in-place op would eat the constant
         target = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
         with _disable_current_modes():
@@ -166,12 +169,12 @@ class Recorder(TorchDispatchMode):
                 tuple(self.ref(t).index for t in results),
                 tuple(self.place(t) for t in results),
                 tuple(self.ref(t).index for t in written),
-                self.where(),
+                user_origin(self.stop),
             )
         )
         return out
 
-    def _lower(self, value: object) -> object:
+    def _lower(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if not isinstance(value, FakeTensor) and not self.is_known(value):  # a literal: torch.tensor([...])
                 copy = value.detach().clone()
@@ -184,7 +187,7 @@ class Recorder(TorchDispatchMode):
             return type(value)([self._lower(item) for item in value])
         return value
 
-    def object_ref(self, value: torch.Generator, symbol: str | None = None) -> ObjectRef:
+    def object_ref(self, value: Any, symbol: str | None = None) -> ObjectRef:
         """How ops name a generator; ``symbol`` at its first mention, else ``object:<n>``."""
         key = value._cdata  # Python may see one generator as several objects
         if key not in self.objects:
@@ -194,7 +197,7 @@ class Recorder(TorchDispatchMode):
 
     # ---- eager's errors, and ours
 
-    def _raise_as_eager(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def _raise_as_eager(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if eager_rules.is_suspicious(func, args, kwargs) or self._lacks_kernel(func, args, kwargs):
             verdict = self._ask(func, args, kwargs)
             if verdict is Verdict.FINE:
@@ -204,21 +207,21 @@ class Recorder(TorchDispatchMode):
         if error := eager_rules.error_by_rules(func, args, kwargs, self.room):
             raise RuntimeError(error)
 
-    def _lacks_kernel(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    def _lacks_kernel(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         self.is_asking = True
         try:
             return lacks_kernel(func, args, kwargs)
         finally:
             self.is_asking = False
 
-    def _ask(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> Exception | Verdict:
+    def _ask(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | Verdict:
         self.is_asking = True
         try:
             return ask_eager(func, args, kwargs, self.room)
         finally:
             self.is_asking = False
 
-    def _run(self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             return func(*args, **kwargs)
         except NEEDS_DATA as error:
@@ -233,7 +236,7 @@ class Recorder(TorchDispatchMode):
             raise self._eager_error(func, args, kwargs, error) from error
 
     def _eager_error(
-        self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object], error: Exception
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
     ) -> Exception:
         verdict = self._ask(func, args, kwargs)
         if verdict is Verdict.FINE:
@@ -264,9 +267,7 @@ class Recorder(TorchDispatchMode):
             return
         name = base_name(func)
         if name.endswith("_") and not eager_rules.is_reshaping(name):  # fakes grow where eager raises
-            raise RuntimeError(
-                f"output with shape {list(shape)} doesn't match the broadcast shape {list(t.shape)}"
-            )
+            raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(t.shape)}")
         if not eager_rules.is_reshaping(name):
             what = f"{func} resizes its destination from {tuple(shape)} to {tuple(t.shape)}"
             raise UnsupportedError(what, self.where(), "give out= of the right shape")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.utils._pytree import TreeSpec
@@ -43,7 +44,7 @@ class Output:
     """One output leaf: operand ``operand`` of ``fk.return``, or (``operand`` None) the plain ``value``."""
 
     operand: int | None
-    value: object = None
+    value: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +65,8 @@ class Recording:
     out_spec: TreeSpec
     guards: tuple[Entry, ...]
     watched: tuple[Entry, ...]
-    ambient: tuple[object, ...]
-    objects: dict[str, object]
+    ambient: tuple[Any, ...]
+    objects: dict[str, Any]
     grad: bool
     is_exact: bool
     program: Program

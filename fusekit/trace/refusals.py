@@ -7,12 +7,13 @@ import torch
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
+from fusekit.trace.private import C, TensorClass
 
 USE_COMPILE = 'use torch.compile(fn, backend="fusekit")'
 OR_NO_GRAD = f"{USE_COMPILE}, or call under torch.no_grad()"
 OFF_DATA = "keep control flow, shapes and Python numbers off tensor data, or use masks and torch.where"
 
-Tensor = torch.Tensor
+Tensor = TensorClass
 
 # torch functions that no recording can repeat: (what, how to mend)
 FORBIDDEN = {
@@ -39,10 +40,10 @@ STORAGE_CHANGING = ("aten::set_", "aten::resize_", "aten::resize_as_")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def refuse_tensor(t: torch.Tensor, where: Origin | None) -> None:
+def refuse_tensor(t: torch.Tensor, where: Origin | str | None) -> None:
     """Raise for a tensor that no recording takes: subclasses, sparse, quantized, nested, lazy bits, functorch, meta."""
     kind = type(t)
-    if torch._C._functorch.is_functorch_wrapped_tensor(t):
+    if C._functorch.is_functorch_wrapped_tensor(t):
         raise UnsupportedError("a tensor inside a torch.func transform", where, "apply the transform outside")
     if t.is_nested:
         raise UnsupportedError("a nested tensor", where, "pad it to a dense tensor")

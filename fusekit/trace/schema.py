@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -16,9 +17,7 @@ HIDDEN = {
 }
 
 
-def bound(
-    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
-) -> Iterator[tuple[torch.Argument, object]]:
+def bound(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[torch.Argument, Any]]:
     """(schema argument, value) of every argument that was given."""
     for position, argument in enumerate(func._schema.arguments):
         if position < len(args):
@@ -27,7 +26,7 @@ def bound(
             yield argument, kwargs[argument.name]
 
 
-def is_written(func: OpOverload, args: Sequence[object], position: int, argument: torch.Argument) -> bool:
+def is_written(func: OpOverload, args: Sequence[Any], position: int, argument: torch.Argument) -> bool:
     """Does the call write the operand at this schema position?"""
     if argument.alias_info is not None and argument.alias_info.is_write:
         return True
@@ -35,12 +34,10 @@ def is_written(func: OpOverload, args: Sequence[object], position: int, argument
     return position in positions and len(args) > flag and bool(args[flag])
 
 
-def operands(
-    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
-) -> tuple[list[object], list[object]]:
+def operands(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     """(values of written arguments, values of the others)."""
-    writes: list[object] = []
-    reads: list[object] = []
+    writes: list[Any] = []
+    reads: list[Any] = []
     for position, (argument, value) in enumerate(bound(func, args, kwargs)):
         (writes if is_written(func, args, position, argument) else reads).append(value)
     return writes, reads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -46,14 +47,14 @@ def sites_of(call: Call, now: Mapping[int, Place]) -> tuple[Site, ...]:
     return tuple(found)
 
 
-def _select_site(given: Mapping[str, object], now: Mapping[int, Place]) -> Site:
+def _select_site(given: Mapping[str, Any], now: Mapping[int, Place]) -> Site:
     place, dim = _axis(given, now)
     size = place.sizes[dim]
     index = given["index"] % size
     return Site("index", index, size, place.strides[dim] * place.dtype.itemsize)
 
 
-def _slice_site(call: Call, given: Mapping[str, object], now: Mapping[int, Place]) -> Site:
+def _slice_site(call: Call, given: Mapping[str, Any], now: Mapping[int, Place]) -> Site:
     place, dim = _axis(given, now)
     size, step, length = place.sizes[dim], given.get("step", 1), call.places[0].sizes[dim]
     start = given.get("start") or 0
@@ -62,7 +63,7 @@ def _slice_site(call: Call, given: Mapping[str, object], now: Mapping[int, Place
     return Site("start", start, room, place.strides[dim] * place.dtype.itemsize)
 
 
-def _axis(given: Mapping[str, object], now: Mapping[int, Place]) -> tuple[Place, int]:
+def _axis(given: Mapping[str, Any], now: Mapping[int, Place]) -> tuple[Place, int]:
     ref = given["self"]
     assert type(ref) is Ref
     place, dim = now[ref.index], given.get("dim", 0)

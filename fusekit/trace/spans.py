@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,12 @@ class Span(NamedTuple):
         return Span(start, start + extent(t), t.untyped_storage()._cdata, id(t))
 
     @staticmethod
+    def of_storage(t: torch.Tensor) -> Span:
+        """The span of all that a tensor's storage holds."""
+        storage = t.untyped_storage()
+        return Span(storage.data_ptr(), storage.data_ptr() + storage.nbytes(), storage._cdata, id(t))
+
+    @staticmethod
     def of_place(place: Place, address: int, storage: int, tensor: int) -> Span:
         """The span of a recorded place in a storage at ``address``."""
         start = address + place.offset * place.dtype.itemsize
@@ -45,11 +52,8 @@ def extent(t: torch.Tensor) -> int:
 
 
 def meeting(spans: Sequence[Span]) -> tuple[tuple[int, int, int, bool, bool], ...]:
-    """(first, second, bytes apart, one storage object?, one tensor?) of every pair whose spans share a byte."""
-    if len(spans) == 2:
-        a, b = spans
-        if a.end <= b.start or b.end <= a.start:
-            return ()
+    """(first, second, bytes apart, one storage object?, one tensor?) of every pair whose spans share a byte, or that
+    is one tensor without a byte."""
     order = sorted((k for k, span in enumerate(spans) if span.start < span.end), key=lambda k: spans[k].start)
     found, high = [], 0
     for n, k in enumerate(order):
@@ -61,4 +65,7 @@ def meeting(spans: Sequence[Span]) -> tuple[tuple[int, int, int, bool, bool], ..
                     one = first.storage == span.storage
                     found.append((other, k, span.start - first.start, one, first.tensor == span.tensor))
         high = max(high, span.end)
+    if len(order) + 1 < len(spans):
+        empty = [k for k, span in enumerate(spans) if span.start >= span.end]
+        found += [(a, b, 0, True, True) for a, b in combinations(empty, 2) if spans[a].tensor == spans[b].tensor]
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -13,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
 from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.private import TensorClass
 from fusekit.trace.recorder import Recorder
 
 
@@ -20,11 +22,11 @@ from fusekit.trace.recorder import Recorder
 class TorchCall:
     """One torch function as Python called it, on fakes; ``calls`` is its slice of the recorded calls."""
 
-    function: Callable[..., object]
-    args: tuple[object, ...]
-    kwargs: dict[str, object]
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     calls: tuple[int, int]
-    result: object
+    result: Any
 
 
 class Swap(TorchFunctionMode):
@@ -39,11 +41,11 @@ class Swap(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., object],
+        func: Callable[..., Any],
         types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         profile = sys.getprofile()
         sys.setprofile(None)  # what the library does inside a torch call is none of the user's reading
         try:
@@ -52,7 +54,7 @@ class Swap(TorchFunctionMode):
         finally:
             sys.setprofile(profile)
 
-    def _call(self, func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recorder = self.recorder
         if func in refusals.FORBIDDEN:
             what, fix = refusals.FORBIDDEN[func]
@@ -61,7 +63,7 @@ class Swap(TorchFunctionMode):
         if func in refusals.AUTOGRAD_STATE and on_callers:
             what = f"{refusals.AUTOGRAD_STATE[func]} on an argument or captured tensor"
             raise UnsupportedError(what, recorder.where(), refusals.USE_COMPILE)
-        if func is torch.Tensor.grad.__get__ and on_callers:  # a captured tensor like any other, by path
+        if func is TensorClass.grad.__get__ and on_callers:  # a captured tensor like any other, by path
             return args[0].grad
         start = len(recorder.calls)
         args, kwargs = mapped(tuple(args), recorder.fake), mapped(kwargs, recorder.fake)
@@ -71,7 +73,7 @@ class Swap(TorchFunctionMode):
             self._check_out(func, kwargs["out"], start)
         return mapped(result, recorder.real)
 
-    def _check_out(self, func: Callable[..., object], out: object, start: int) -> None:
+    def _check_out(self, func: Callable[..., Any], out: Any, start: int) -> None:
         """Some composites answer ``out=`` with a fresh tensor when they run on fakes."""
         written = {number for call in self.recorder.calls[start:] for number in call.writes}
         if any(self.recorder.ref(t).index not in written for t in tensors_in(out)):

@@ -24,6 +24,8 @@ SENTENCES: dict[str, str] = {
     "read-forwarded": "reads the value that {writer} wrote, not memory",
     "read-composed": "reads what {writer} wrote where it wrote, and older contents elsewhere",
     "flush-end": "the program ends",
+    "flush-check": "eager has made these writes when it raises for an index out of bounds",
+    "check-index": "{op} raises for an index out of bounds: the indices are looked at before anything uses them",
     "flush-library-call": "a library call reads or writes this block",
     "flush-accident": "eager's result depends on its own loop order: this op runs in eager on real memory",
     "flush-no-relation": "no closed relation between this access and a pending write",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from fusekit.dtypes import F32
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
@@ -23,7 +25,6 @@ from fusekit.ir import (
     empty_graph,
 )
 from fusekit.why import Explanation, Reason
-import itertools
 
 N = 1024
 WHOLE, ELEMENT = Layout.contiguous((N, N), F32), Layout.contiguous((), F32)

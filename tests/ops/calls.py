@@ -181,7 +181,7 @@ def distance(found: np.ndarray, expected: torch.Tensor, body: Scalar) -> np.ndar
         spacing = np.spacing(np.abs(want)).astype(np.float64) * {BF16: 2.0**16, F16: 2.0**13}.get(body.result, 1.0)
         apart = np.abs(found.astype(np.float64) - want.astype(np.float64))
         same |= apart < body.absolute
-        apart = apart / np.maximum(spacing, 5e-324)
+        apart = np.where((found == want) & ~same, math.inf, apart / np.maximum(spacing, 5e-324))  # a zero's sign
     return np.where(same, 0.0, np.where(np.isfinite(apart), apart, math.inf))
 
 
@@ -194,6 +194,9 @@ def accidents(case: Case) -> np.ndarray:
             return np.abs(columns[0]) > 88
         if name == "gelu_backward":
             return (np.abs(columns[0]) > 1e30) | np.isinf(columns[1])
+        if name in ("maximum", "minimum", "max", "min", "fmax", "fmin", "clamp", "clamp_min", "clamp_max"):
+            zeros = [np.signbit(column) & (column == 0) for column in columns]
+            return np.any(zeros, axis=0) & np.any([(c == 0) & ~z for c, z in zip(columns, zeros, strict=True)], axis=0)
         if name in ("fmod", "remainder", "floor_divide", "div") and case.tensors[0].dtype.is_floating_point:
             operands = [columns[v.position] if isinstance(v, Operand) else np.float64(v) for v in case.args[:2]]
             return np.broadcast_to(np.abs(operands[0] / operands[1]) > 1e6, columns[0].shape)  # SLEEF's fmod: NaN

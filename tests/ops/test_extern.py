@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from fusekit.ops import extern
-from fusekit.ops.conversion import COPIES
 
 PACKETS = sorted(extern.RANDOM | extern.RAISING)
-OVERLOADS = sorted(extern.FILLS | extern.FILLS_IN_PLACE | extern.EMPTIES | extern.VIEWS | COPIES)
+OVERLOADS = sorted(extern.FILLS | extern.FILLS_IN_PLACE | extern.EMPTIES | extern.VIEWS | extern.COPIES)
 
 
 def test_names_exist():

@@ -24,3 +24,21 @@ def test_check_fails_with_a_table_and_a_script(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(AssertionError, match="To repeat it") as failure:
         check(lambda x: x * 2, torch.ones(3))
     assert "! out" in str(failure.value)
+
+
+def test_captured_tensors_are_put_back(backend: str) -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4))
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.weight + self.count.add_(1)
+
+    module = Counter()
+    with torch.no_grad():
+        report = check(module, torch.ones(2, 4), backend=backend)
+    assert {"bytes of self.count", "bytes of self.weight"} <= {row.what for row in report.rows}
+    assert module.count.tolist() == [0] and module.count._version == 0
+    compile(report.repro(), "script", "exec")

@@ -23,7 +23,9 @@ def inputs_of(recording: Recording, leaves: Sequence[object]) -> list[torch.Tens
     return found
 
 
-def run_graph(recording: Recording, args: Sequence[object], kwargs: dict | None = None, numbers: Sequence = ()) -> object:
+def run_graph(
+    recording: Recording, args: Sequence[object], kwargs: dict | None = None, numbers: Sequence = ()
+) -> object:
     """The recording's graph on these arguments, op by op."""
     leaves, _ = tree_flatten((tuple(args), dict(kwargs or {})))
     objects = {

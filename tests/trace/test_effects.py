@@ -214,7 +214,13 @@ def test_nothing_changes(fn, grad):
 
 @pytest.mark.parametrize(
     ("fn", "named"),
-    [(appends, "SEEN"), (counts, "'COUNT'"), (writes_a_dict, "'n'"), (sets_attributes, "'calls'"), (seeds, "generator")],
+    [
+        (appends, "SEEN"),
+        (counts, "'COUNT'"),
+        (writes_a_dict, "'n'"),
+        (sets_attributes, "'calls'"),
+        (seeds, "generator"),
+    ],
     ids=lambda x: getattr(x, "__name__", x),
 )
 def test_effects_are_named(fn, named):

@@ -62,7 +62,8 @@ def test_a_leaf_that_requires_grad():
 
 def test_rules_serve_above_the_size_limit(monkeypatch):
     monkeypatch.setattr("fusekit.trace.oracle.LIMIT", 0)
-    for name in ("stride 0", "copy into stride 0", "shifted", "transposed", "as_strided", "foreach", "gather over itself"):
+    names = ("stride 0", "copy into stride 0", "shifted", "transposed", "as_strided", "foreach", "gather over itself")
+    for name in names:
         fn, args = HOSTILE[name]()
         with pytest.raises(RuntimeError) as error:
             record(fn, args)
@@ -119,7 +120,7 @@ def test_tensors_that_no_recording_takes():
 
 
 def test_transforms_are_refused():
-    with pytest.raises(UnsupportedError, match="torch.func"):
+    with pytest.raises(UnsupportedError, match=r"torch\.func"):
         torch.func.vmap(lambda a: record(lambda b: b + 1, (a,)))(torch.ones(2, 2))
 
 

@@ -53,11 +53,20 @@ def test_two_storages_over_one_array_are_one_block():
     assert separate.block_of("%a") != separate.block_of("%b")
 
 
-def test_neighbouring_views_share_a_block_and_strangers_do_not():
+def test_inputs_whose_bytes_meet_share_a_block():
     base = torch.zeros(10)
-    graph = record(lambda a, b, c: (a, b, c), (base[:5], base[5:], torch.zeros(3))).graph
+    graph = record(lambda a, b, c, d: (a, b, c, d), (base[:5], base[4:], torch.zeros(3), base[:0])).graph
     assert graph.block_of("%a") == graph.block_of("%b") != graph.block_of("%c")
     assert graph.block(graph.block_of("%a")).nbytes == 40
+    assert graph.block_of("%d") not in (graph.block_of("%a"), graph.block_of("%c"))
+
+
+def test_neighbours_in_one_storage_are_two_blocks_unless_the_program_may_step_across():
+    base = torch.zeros(10)
+    graph = record(lambda a, b: a + b, (base[:5], base[5:])).graph
+    assert graph.block_of("%a") != graph.block_of("%b")
+    graph = record(lambda a, b: a.as_strided((5,), (1,), 5) + b, (base[:5], base[5:])).graph
+    assert graph.block_of("%a") == graph.block_of("%b")
 
 
 def test_metadata_changes_of_an_argument():

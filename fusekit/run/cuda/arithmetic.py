@@ -115,7 +115,8 @@ def _lifted(lane: Lane, only_f32: bool, *kinds: Any) -> Any:
     return (types.UniTuple(one, width) if width else one)(*taken), build
 
 
-def _pointwise(name: str, operands: int, lane: Lane, only_f32: bool) -> Any:
+def pointwise(name: str, operands: int, lane: Lane, only_f32: bool) -> Any:
+    """An intrinsic of one to three operands."""
     forms: dict[int, Callable[..., Any]] = {
         1: lambda context, x: _lifted(lane, only_f32, x),
         2: lambda context, x, y: _lifted(lane, only_f32, x, y),
@@ -197,7 +198,7 @@ def _unsigned(word: str, operation: str) -> Any:
     return intrinsic(divide)
 
 
-NAMES = {name: _pointwise(name, *row) for name, row in TABLE.items()}
+NAMES = {name: pointwise(name, *row) for name, row in TABLE.items()}
 NAMES |= {f"{word}_lanes": _across(word) for word in COMBINE}
 NAMES |= {"keep_lanes": keep_lanes, "div_u32": _unsigned("div_u32", "udiv"), "mod_u32": _unsigned("mod_u32", "urem")}
 for _name in ("bf16", "f16"):

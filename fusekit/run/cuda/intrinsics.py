@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusekit.run.cuda import arithmetic, memory, threads
+from fusekit.run.cuda import arithmetic, lanes, libdevice, memory, threads
 
-NAMES: dict[str, Any] = memory.NAMES | arithmetic.NAMES | threads.NAMES
+NAMES: dict[str, Any] = memory.NAMES | arithmetic.NAMES | libdevice.NAMES | threads.NAMES | {"each_lane": lanes.each_lane}
 globals().update(NAMES)  # so that an exported kernel can import them

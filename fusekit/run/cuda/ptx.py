@@ -20,6 +20,7 @@ import numpy as np
 
 from fusekit.errors import BackendUnavailable
 from fusekit.run import cache as disk
+from fusekit.run.cuda import helpers
 from fusekit.run.cuda import source as text
 from fusekit.run.cuda.kinds import PARAMETERS
 
@@ -140,7 +141,7 @@ def _compile(
 ) -> str:
     with _row_stack():
         compiler, dispatcher, types, names = _numba()
-        function = text.execute(source, name, names, f"<{name}>")
+        function = text.execute(source, name, names, f"<{name}>", helpers.device)
         signature = tuple(getattr(types, PARAMETERS[kind]) for kind in kinds)
         bounds = (threads, blocks) if blocks else threads
         with _stub(dispatcher, cc):
@@ -165,8 +166,6 @@ def _assembled(library: Any, cc: tuple[int, int]) -> list[str]:
 def _numba() -> tuple[Any, Any, Any, dict[str, Any]]:
     try:
         from numba.cuda import compiler, dispatcher, types
-
-        from fusekit.run.cuda import helpers
 
         names = helpers.compiled()
         compiler._compile_pyfunc_with_fixup

@@ -176,6 +176,11 @@ def _tree(combine: Callable[..., Any]) -> Callable[..., Any]:
     return across
 
 
+def each_lane(element: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    results = lifted(element)(*operands)
+    return tuple(zip(*results, strict=True)) if isinstance(results[0], tuple) else results
+
+
 def keep_lanes(x: Sequence[Any], first: int, last: int, other: Any) -> tuple[Any, ...]:
     return tuple(value if first <= k < last else other for k, value in enumerate(x))
 
@@ -273,11 +278,13 @@ def last_block(counter: int, scratch: int, blocks: int) -> bool:
 
 
 NAMES |= {f"{word}_{axis}": _position(word, k) for word in ("thread", "block", "grid") for k, axis in enumerate("xyz")}
+NAMES |= {f"{word}_f32": _SCALARS[f"{word}_f32"] for word in ("exp", "log", "tanh", "erf")}
 for _word, _one in _COMBINE.items():
     NAMES |= {f"{_word}_lanes": _tree(_one), f"warp_{_word}": _warp(_one), f"block_{_word}": _block(_one)}
 NAMES |= {
     "div_u32": lambda a, b: a // b,
     "mod_u32": lambda a, b: a % b,
+    "each_lane": each_lane,
     "keep_lanes": keep_lanes,
     "last_block": last_block,
     "shared_memory": shared_memory,

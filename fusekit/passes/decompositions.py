@@ -1,0 +1,19 @@
+"""Every op that is fused by its definition, by overload: reductions, norms, losses, look-ups by an index tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusekit.passes import losses, lookups, norms, reductions, softmax
+from fusekit.passes.lookups import Step
+from fusekit.passes.movement import Call
+
+Decomposition = Callable[[Call], "tuple[Step, ...] | None"]
+
+DECOMPOSITIONS: dict[str, Decomposition] = {
+    **reductions.RULES,
+    **softmax.RULES,
+    **norms.RULES,
+    **losses.RULES,
+    **lookups.RULES,
+}

@@ -1,0 +1,68 @@
+"""numpy's float functions in compiled CUDA kernels, and those of the op table that libdevice has: as eager's on a GPU.
+
+``NUMPY`` stands in for the module ``np`` in device functions: numba-cuda knows few ufuncs of scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+from fusekit.run.cuda.arithmetic import FLOATS, TABLE, call, pointwise
+
+_UNARY = {
+    "ceil": "ceil", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "fabs": "fabs",
+    "floor": "floor", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "rint": "rint", "sin": "sin",
+    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "trunc": "trunc", "arccos": "acos", "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctanh": "atanh",
+}  # fmt: skip
+_BINARY = {"arctan2": "atan2", "copysign": "copysign", "fmod": "fmod", "hypot": "hypot", "power": "pow"}
+_TABLE = {"exp_f32": "exp", "log_f32": "log", "tanh_f32": "tanh", "erf_f32": "erf"}
+_CONSTANTS = ("inf", "nan", "bool_", *(f"{kind}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)))
+
+
+def _function(stem: str) -> Callable[..., Any]:
+    def lane(builder: Any, kind: Any, *args: Any) -> Any:
+        letter, llvm = FLOATS[kind]
+        return call(builder, f"__nv_{stem}{'f' if letter == 'f' else ''}", llvm, list(args))
+
+    return lane
+
+
+def _test(name: str) -> Any:
+    """isnan, isinf or isfinite of one float."""
+
+    def test(context: Any, x: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = args[0]
+            if name == "isnan":
+                return builder.fcmp_unordered("uno", value, value)
+            size = _function("fabs")(builder, types.unliteral(x), value)
+            return builder.fcmp_ordered("==" if name == "isinf" else "<", size, value.type(float("inf")))
+
+        return types.boolean(types.unliteral(x)), build
+
+    test.__name__ = test.__qualname__ = name
+    return intrinsic(test)
+
+
+def _module() -> ModuleType:
+    module = ModuleType("np")
+    for name in (*_CONSTANTS, "float32", "float64"):
+        setattr(module, name, getattr(np, name))
+    for names, operands in ((_UNARY, 1), (_BINARY, 2)):
+        for name, stem in names.items():
+            setattr(module, name, pointwise(name, operands, _function(stem), False))
+    for name in ("isnan", "isinf", "isfinite"):
+        setattr(module, name, _test(name))
+    setattr(module, "sqrt", pointwise("sqrt", 1, TABLE["sqrt_rn"][1], False))
+    return module
+
+
+NUMPY = _module()
+NAMES = {name: pointwise(name, 1, _function(stem), True) for name, stem in _TABLE.items()}

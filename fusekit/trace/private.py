@@ -1,0 +1,8 @@
+"""torch's private doors that a recording needs, in one place: they may move between versions."""
+
+from typing import Any
+
+import torch
+
+C: Any = torch._C
+TensorClass: Any = torch.Tensor  # its properties as descriptors: TensorClass.grad.__get__

@@ -1,0 +1,108 @@
+"""Sources become machine code once, whole or not at all, and are found again on disk."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fusekit.ir import Graph
+from fusekit.lower import Kernel, lower_segment
+from fusekit.run import cache
+from fusekit.run import compile as compiler
+from tests.lower.sketch import Sketch, buffers, call, check, stores
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FUSEKIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiler, "_COMPILED", {})
+    return tmp_path
+
+
+def _graph(by: int = 1) -> Graph:
+    s = Sketch()
+    x = s.fresh((40,), name="x")
+    s.store(s.add(s.load(x), by), x)
+    return s.finish()
+
+
+def _kernel(by: int = 1) -> Kernel:
+    graph = _graph(by)
+    return lower_segment(graph, stores(graph))
+
+
+def test_one_source_compiles_once(folder: Path) -> None:
+    first, again = compiler.compile_kernel(_kernel()), compiler.compile_kernel(_kernel())
+    assert first is again
+    assert compiler.compile_kernel(_kernel(2)) is not first
+    assert len(list(folder.glob("cpu-*/k*.py"))) == 2
+
+
+def test_file_holds_the_very_source(folder: Path) -> None:
+    kernel = _kernel()
+    compiler.compile_kernel(kernel)
+    (path,) = folder.glob("cpu-*/k*.py")
+    assert path.read_text() == kernel.source
+    assert list(folder.glob("cpu-*/__pycache__/*.nbc"))
+
+
+def test_damaged_file_is_written_again(folder: Path) -> None:
+    path = cache.write_source("one = 1\n")
+    path.write_text("one = ")
+    assert cache.write_source("one = 1\n").read_text() == "one = 1\n"
+
+
+def test_interrupted_write_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache.os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cache.write_source("one = 1\n")
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSEKIT_CACHE", "/proc/nowhere")
+    check(_graph(), how=("compiled",))
+
+
+def test_clear_cache(folder: Path) -> None:
+    compiler.compile_kernel(_kernel())
+    compiler.clear_cache()
+    assert not list(folder.glob("cpu-*"))
+    assert not compiler._COMPILED
+
+
+def test_threads_get_one_function() -> None:
+    kernel, found = _kernel(), []
+    threads = [threading.Thread(target=lambda: found.append(compiler.compile_kernel(kernel))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(map(id, found))) == 1
+
+
+def test_another_process_finds_the_code(root: Path, folder: Path) -> None:
+    graph = _graph()
+    kernel = lower_segment(graph, stores(graph))
+    compiler.compile_kernel(kernel)
+    before = sorted(folder.rglob("*.nb?"))
+    script = (
+        "from tests.run.test_compile import _graph\n"
+        "from tests.lower.sketch import check\n"
+        "check(_graph(), how=('compiled',))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=root, check=True, timeout=60)
+    assert sorted(folder.rglob("*.nb?")) == before
+
+
+def test_plain_needs_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _graph()
+    memory = buffers(graph)
+    call(lower_segment(graph, stores(graph)), graph, memory, "plain")
+    assert not compiler._COMPILED

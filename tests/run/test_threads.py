@@ -1,0 +1,52 @@
+"""Large kernels that need no order use threads, and do not after a fork."""
+
+import os
+
+import torch
+
+from fusekit.ir import Graph
+from fusekit.lower import lower_segment
+from fusekit.run import threads
+from fusekit.run.compile import compile_kernel
+from tests.lower.sketch import Sketch, at, buffers, call, check, stores
+
+ROWS, COLUMNS = 521, 517
+
+
+def _graph(shift: int = 0) -> Graph:
+    s = Sketch()
+    block = s.block(4 * (ROWS * COLUMNS + 8))
+    source, target = s.place(block, (ROWS, COLUMNS), name="x"), s.place(block, (ROWS, COLUMNS), offset=shift)
+    row = s.fresh((COLUMNS,), name="row")
+    s.store(s.add(s.load(source), s.window(s.load(row), (ROWS, COLUMNS), at(ROWS, COLUMNS)[1])), target)
+    return s.finish()
+
+
+def test_parallel_kernel_is_right() -> None:
+    kernel = check(_graph(), how=("compiled",))
+    assert kernel.parallel
+    assert "in prange(521):" in kernel.source
+
+
+def test_order_keeps_a_kernel_serial() -> None:
+    kernel = check(_graph(1), how=("compiled",))
+    assert not kernel.parallel
+
+
+def test_serial_after_a_fork() -> None:
+    graph = _graph()
+    kernel = lower_segment(graph, stores(graph))
+    memory = buffers(graph)
+    compile_kernel(kernel)
+    expected = [b.clone() for b in memory]
+    call(kernel, graph, expected, "compiled")
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            assert not threads.may_run()
+            call(kernel, graph, memory, "compiled")
+            code = 0 if all(map(torch.equal, memory, expected)) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0

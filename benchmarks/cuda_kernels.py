@@ -1,4 +1,4 @@
-"""Hand-written kernels in the language that fusekit's CUDA printer writes: what the runtime's tests and benchmark run."""
+"""Hand-written kernels in the language of fusekit's CUDA printer: what the runtime's tests and benchmark run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fusekit.run.cuda import Ptx, compile_ptx
 
 @dataclass(frozen=True)
 class Sample:
-    """``source`` of one kernel; ``kinds`` of its parameters; ``threads`` of a block, along x unless it says otherwise."""
+    """``source`` of one kernel; ``kinds`` of its parameters; ``threads`` of a block."""
 
     name: str
     source: str
@@ -67,7 +67,7 @@ def row_sum_{dtype}(x, out, columns):
 
 
 def column_sum(across: int = 32, down: int = 8) -> Sample:
-    """out[column]: blocks (x, y) of strips of 4 * ``across`` columns and of rows; the last block of a strip finishes."""
+    """out[column]: a block takes 4 * ``across`` columns of some rows, the last one of a strip finishes."""
     source = f"""
 from fusekit.run.cuda.intrinsics import add_rn, block_x, block_y, last_block, load_f32x4, shared_memory, store_f32x4
 

@@ -29,12 +29,13 @@ from fusekit.run.observe import observe
 from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.run.repro import repro
 from fusekit.trace import Argument, Capture, Constant, Recording, record
+from fusekit.trace.cut import cut
 from fusekit.why import Explanation
 
 if TYPE_CHECKING:
     from fusekit.draw import Diagram
 
-__all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "diff", "explore", "overlap"]
+__all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "cut", "diff", "explore", "overlap"]
 
 
 @dataclass(frozen=True)

@@ -163,3 +163,15 @@ def test_two_threads_call_one_callable() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_a_cut_forces_a_boundary_and_changes_nothing_else() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return fk.cut(x.exp()).sin() + 1
+
+    x = fk.explore(f, torch.rand(4))
+    assert x.check().ok
+    assert x.summary().kernels == 2
+    assert any("fk.cut" in str(e) for e in x.why("$0", "$1"))
+    t = torch.ones(2)
+    assert fk.cut(t) is t and fk.jit(lambda a: fk.cut(a))(t) is t

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from fusekit.draw.flow import Flow
 from fusekit.draw.notes import Notes, tensor_facts
 from fusekit.draw.orders import hazards
-from fusekit.draw.parts import Card, Edge, Frame, Part, Picture, Pill, Tab
+from fusekit.draw.parts import Card, Edge, Frame, Picture, Pill, Tab
 from fusekit.draw.words import bytes_text, letter_of, plural, region_text
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Layout
 from fusekit.ir.text import print_layout
 from fusekit.memory.overlap import Overlap, overlap
 
-PILLS = 8  # layouts of one group that are drawn
-GROUPS, A_ROW = 24, 2
+PILLS = 6  # layouts of one group that are drawn
+GROUPS = 24
 WORDS = {
     Overlap.SAME: "has the same bytes as", Overlap.WITHIN: "lies within", Overlap.CONTAINS: "contains",
     Overlap.PARTIAL: "overlaps a part of", Overlap.DISJOINT: "shares no byte with", Overlap.UNKNOWN: "may overlap",
@@ -37,7 +37,7 @@ def aliases_picture(graph: Graph, notes: Notes, title: str, note: str) -> Pictur
     frames = [group.frame(graph, notes) for group in groups]
     said = note or notes.summary(graph) or aliases_note(graph, len(found), len(found) - len(groups))
     desc = f"{title}. {said}. " + " ".join(g.sentence(graph) for g in groups)
-    edges = dict.fromkeys((*spines, *_in_rows(groups, {e.tail for e in arrows}), *arrows, *order_edges))
+    edges = dict.fromkeys((*spines, *_in_a_column(groups, {e.tail for e in arrows}), *arrows, *order_edges))
     return Picture(title, said, (*frames, *(cards[op] for op in ends), *nodes), tuple(edges), desc)
 
 
@@ -48,10 +48,10 @@ def _most_telling(graph: Graph, groups: list[Group], ends: list[NodeId]) -> list
     return [g for g in groups if g in ranked]
 
 
-def _in_rows(groups: list[Group], busy: set[str]) -> list[Edge]:
+def _in_a_column(groups: list[Group], busy: set[str]) -> list[Edge]:
     """Capsules without arrows would all stand in one line: hidden arrows break it."""
     idle = [next(iter(g.first)) for g in groups if busy.isdisjoint(g.first)]
-    return [Edge(a, b, "hidden") for a, b in zip(idle, idle[A_ROW:], strict=False)]
+    return [Edge(a, b, "hidden") for a, b in itertools.pairwise(idle)]
 
 
 def aliases_note(graph: Graph, groups: int, hidden: int) -> str:
@@ -137,7 +137,7 @@ def _relations(graph: Graph, layouts: list[Layout], leads: list[NodeId]) -> tupl
         where = region_text(layouts[k], layouts[j]) if how is Overlap.WITHIN else ""
         tail = f", as {second}{where}" if where else ""
         rows.append(f"{first} {WORDS[how]} {second}{tail}")
-    return rows[:6] + ([f"and {len(rows) - 6} relations more"] if len(rows) > 6 else []), may
+    return rows[:6] + ([f"and {plural(len(rows) - 6, 'relation')} more"] if len(rows) > 6 else []), may
 
 
 def _touches(graph: Graph, groups: list[Group], op: NodeId) -> list[tuple[Group, NodeId]]:

@@ -13,6 +13,7 @@ from fusekit.memory.inverse import Kind
 from fusekit.memory.relation import relate
 from fusekit.ops import is_pointwise
 from fusekit.passes.base import is_view
+from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.movement import RULES
 
 REDUCTIONS = frozenset({
@@ -121,7 +122,7 @@ def op_kind(graph: Graph, node: NodeId) -> str:
     if is_reduction(graph, node):
         return "reduction"
     if not is_pointwise(op.target) and op.target not in RULES:
-        return "library"
+        return "reduction" if op.target in DECOMPOSITIONS else "library"
     return "pointwise" if graph.operands(node) else "constant"
 
 
@@ -140,6 +141,8 @@ def op_detail(graph: Graph, node: NodeId) -> str:
         return window_text(graph, node)
     if op.target == "fk.overlay":
         return overlay_text(graph, node)
+    if op.target == "fk.reduce":
+        return reduce_text(graph, node)
     if op.writes and operands:
         return "writes " + ", ".join(place_text(graph, operands[k]) for k in op.writes)
     if not results:
@@ -150,6 +153,15 @@ def op_detail(graph: Graph, node: NodeId) -> str:
         after = types if reduces else ", ".join(shape_text(graph.tensor(t).shape) for t in results)
         return f"{shape_text(graph.tensor(operands[0]).shape)} → {after}"
     return types
+
+
+def reduce_text(graph: Graph, node: NodeId) -> str:
+    """``over 4·16·16 → f32[2,32]``."""
+    op, shape = graph.op(node), graph.tensor(graph.operands(node)[0]).shape
+    dims = op.kwarg("dims")
+    sizes = [str(shape[k]) for k in dims if isinstance(k, int)] if isinstance(dims, tuple) else []
+    types = ", ".join(type_text(graph.tensor(t)) for t in graph.results(node))
+    return f"over {'·'.join(sizes) or 'nothing'} → {types}"
 
 
 def argument_text(value: object) -> str:

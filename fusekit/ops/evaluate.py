@@ -27,7 +27,10 @@ def functions() -> dict[str, Callable]:
 
 
 def linked(compile_one: Callable[[Callable], Callable]) -> dict[str, Callable]:
-    """``functions()`` passed through ``compile_one`` (such as ``numba.njit``), calling each other's compiled forms."""
+    """``functions()`` passed through ``compile_one`` (such as ``numba.njit``), calling each other's compiled forms.
+
+    For Numba pass ``forceinline=True``: left as a call, a function such as ``erf_f32`` keeps a loop from vectorising.
+    """
     names: dict[str, object] = {"np": np, "math": math, "__builtins__": __builtins__}
     done: dict[str, Callable] = {}
     for name, function in functions().items():

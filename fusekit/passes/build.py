@@ -9,7 +9,7 @@ from math import prod
 from fusekit import ops
 from fusekit.dtypes import DType
 from fusekit.ids import NodeId
-from fusekit.index import loop_vars
+from fusekit.index import Form, loop_vars
 from fusekit.ir import Layout, Operand
 from fusekit.passes.movement import Call, Write
 from fusekit.passes.values import Value, Values
@@ -90,11 +90,12 @@ class Build:
         shape = tuple(value.shape[0] if k == dim else 1 for k in range(rank))
         return self.values.window(value, (loop_vars(shape)[dim],), shape)
 
-    def without(self, value: Value, dim: int) -> Value:
-        """Without a dimension of size 1."""
-        shape = (*value.shape[:dim], *value.shape[dim + 1 :])
-        index = loop_vars(shape)
-        return self.values.window(value, (*index[:dim], loop_vars((1,))[0], *index[dim:]), shape)
+    def without(self, value: Value, dims: Sequence[int]) -> Value:
+        """Without dimensions, all of size 1."""
+        shape = tuple(n for k, n in enumerate(value.shape) if k not in dims)
+        outer = iter(loop_vars(shape))
+        index = tuple(Form() if k in dims else next(outer) for k in range(len(value.shape)))
+        return self.values.window(value, index, shape)
 
     def filled(self, like: Value, number: float) -> Value:
         return self.values.fill(number, like.shape, like.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fusekit.passes import losses, lookups, norms, reductions, softmax
+from fusekit.passes import lookups, losses, norms, reductions, softmax
 from fusekit.passes.lookups import Step
 from fusekit.passes.movement import Call
 

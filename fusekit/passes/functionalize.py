@@ -28,6 +28,7 @@ from fusekit.passes.values import LOAD, OVERLAY, WINDOW, Value, Values
 from fusekit.passes.versions import Memory
 from fusekit.why import Reason
 
+CUT = "fusekit.cut.default"
 FUSABLE = frozenset(
     (dtypes.BOOL, dtypes.U8, dtypes.I8, dtypes.I16, dtypes.I32, dtypes.I64)
     + (dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64)
@@ -81,6 +82,10 @@ class _Walk:
     def step(self, op: NodeId) -> None:
         """One op of the program."""
         self.values.current = op
+        if self.graph.op(op).target == CUT:
+            blocks = [b for t in self.graph.operands(op) if (b := self.graph.block_of(t)) is not None]
+            self.memory.flush(blocks, Reason.of("flush-cut"))
+            return
         if is_view(self.graph, op) or is_metadata(self.graph.op(op)):
             self.emitter.draft.note((op,), Reason.of("only-views"))
             return

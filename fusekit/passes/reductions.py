@@ -31,7 +31,8 @@ class Span:
         """``position`` of ``dim``; ``keepdim`` follows it. ``default``: does an empty list mean all dimensions?"""
         shape = shape_of(call, call.operands[0])
         dims = dims_of(call.arg(position, "dim"), len(shape), default)
-        return None if dims is None else Span(dims, call.arg(position + 1, "keepdim", False) is True, count(shape, dims))
+        keep = call.arg(position + 1, "keepdim", False) is True
+        return None if dims is None else Span(dims, keep, count(shape, dims))
 
 
 def _wanted(call: Call) -> DType | None:
@@ -166,7 +167,7 @@ def log_sum_exp(call: Call) -> Writes:
         most = b.where(b("isinf.default", most), b.filled(most, 0), most)
         summed = b("log.default", b.sum(b("exp.default", b.sub(x, most)), span.dims))
         found = b.add(summed, most)
-        return found if span.keep else b.reduce("sum", found, span.dims, keep=False)
+        return found if span.keep else b.without(found, span.dims)
 
     return (write(call, 0, body, call.operands[0]),)
 

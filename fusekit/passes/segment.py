@@ -194,4 +194,5 @@ def _written(graph: Graph, op: NodeId) -> list[NodeId]:
 def _why_apart(graph: Graph, op: NodeId, a: NodeId, b: NodeId) -> Reason:
     if "extern" in (graph.segment(a).scheduler, graph.segment(b).scheduler):
         return Reason.of("extern-call")
-    return Reason.of("must-follow", block=str(graph.block_of(_written(graph, op)[0])))
+    why = str(graph.op(op).kwarg("because", "it is read again"))
+    return Reason.of("must-follow", block=str(graph.block_of(_written(graph, op)[0])), because=why)

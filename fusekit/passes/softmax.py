@@ -53,7 +53,10 @@ def _backward(is_log: bool) -> Rule:
                 return b.sub(grad, b.mul(b("exp.default", out), b.sum(grad, dims)))
             return b.mul(out, b.sub(grad, b.sum(b.mul(grad, out), dims)))
 
-        return (write(call, 0, body, *call.operands),) if len(call.operands) == 2 else None
+        grad_output, output = call.tensor(0, "grad_output"), call.tensor(1, "output")
+        if grad_output is None or output is None:
+            return None
+        return (write(call, 0, body, grad_output, output),)
 
     return rule
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -59,11 +60,11 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators)
     guards = reach.guards(code_names(watcher.codes), watcher.is_wide)
     _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
-    inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     out_leaves, spec = tree_flatten(out)
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
+    inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     _refuse_gradients(recorder, fn)
-    program = _program(recorder, rows, results, naming.function_name(fn))
+    program, starts = _program(recorder, rows, results, naming.function_name(fn))
     _refuse_mixed_devices(program)
     watched = [entry for t, _ in recorder.swapped.values() for entry in reach.paths(t)]
     return Recording(
@@ -79,8 +80,9 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
         torch.is_grad_enabled(),
         recorder.is_exact,
         program,
-        tuple(swap.script),
+        tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
         recorder.swapped,
+        tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
     )
 
 
@@ -243,15 +245,21 @@ def _refuse_mixed_devices(program: Program) -> None:
         raise UnsupportedError(what, None, "move them to one device first")
 
 
-def _program(recorder: Recorder, rows: list[tuple[int, str, str]], results: tuple[Any, ...], name: str) -> Program:
+def _program(
+    recorder: Recorder, rows: list[tuple[int, str, str]], results: tuple[Any, ...], name: str
+) -> tuple[Program, list[int]]:
+    """The program, and where each recorded call starts in it now that foreach calls are several."""
     now: dict[int, Place] = dict(recorder.first)
     calls: list[Call] = []
+    starts: list[int] = []
     for call in recorder.calls:
+        starts.append(len(calls))
         for single in expanded(call, now):
             calls.append(single)
             now.update(zip(single.results, single.places, strict=True))
     first = {number: recorder.first[number] for number, _, _ in rows}
-    return Program(tuple(calls), first, now, recorder.rooms(), tuple(rows), results, name)
+    starts.append(len(calls))
+    return Program(tuple(calls), first, now, recorder.rooms(), tuple(rows), results, name), starts
 
 
 def _outputs(results: tuple[Any, ...]) -> tuple[Output, ...]:

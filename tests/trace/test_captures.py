@@ -220,3 +220,7 @@ def test_a_captured_iterator_is_refused():
     items = iter([1.0, 2.0])
     with pytest.raises(UnsupportedError, match="items is an iterator"):
         record(lambda x: x * next(items), (torch.ones(1),))
+
+
+def test_a_capture_that_is_only_returned():
+    assert Jit(lambda x: (x, TABLE["a"]))(torch.ones(1))[1] is TABLE["a"]

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda import cgutils, types
-from numba.cuda.extending import intrinsic
 
 from fusekit.run.cuda.memory import F32, F64, I16, I32, I64, assembly, is_between, joined, narrow, split, widen
+from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 Lane = Callable[..., Any]
 FLOATS = {types.float32: ("f", F32), types.float64: ("d", F64)}
@@ -34,7 +33,8 @@ def _rounded(operation: str) -> Lane:
 
 
 def _subtract(builder: Any, kind: Any, a: Any, b: Any) -> Any:
-    return _rounded("add")(builder, kind, a, builder.fneg(b))
+    minus_b = builder.fsub(b.type(-0.0), b)  # NVVM's dialect has no fneg
+    return _rounded("add")(builder, kind, a, minus_b)
 
 
 def _approximate(instruction: str) -> Lane:

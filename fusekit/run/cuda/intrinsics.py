@@ -9,5 +9,7 @@ from typing import Any
 
 from fusekit.run.cuda import arithmetic, lanes, libdevice, memory, threads
 
-NAMES: dict[str, Any] = memory.NAMES | arithmetic.NAMES | libdevice.NAMES | threads.NAMES | {"each_lane": lanes.each_lane}
+NAMES: dict[str, Any] = (
+    memory.NAMES | arithmetic.NAMES | libdevice.NAMES | threads.NAMES | {"each_lane": lanes.each_lane}
+)
 globals().update(NAMES)  # so that an exported kernel can import them

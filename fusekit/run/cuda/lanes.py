@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.cuda import cgutils, types
-from numba.cuda.extending import intrinsic
-
 from fusekit.run.cuda.arithmetic import is_tuple, lanes_of, scalar_type
+from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 
 @intrinsic

@@ -10,10 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba.cuda import types
-from numba.cuda.extending import intrinsic
 
 from fusekit.run.cuda.arithmetic import FLOATS, TABLE, call, pointwise
+from fusekit.run.cuda.numba_api import intrinsic, types
 
 _UNARY = {
     "ceil": "ceil", "cos": "cos", "cosh": "cosh", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "fabs": "fabs",
@@ -60,7 +59,7 @@ def _module() -> ModuleType:
             setattr(module, name, pointwise(name, operands, _function(stem), False))
     for name in ("isnan", "isinf", "isfinite"):
         setattr(module, name, _test(name))
-    setattr(module, "sqrt", pointwise("sqrt", 1, TABLE["sqrt_rn"][1], False))
+    vars(module)["sqrt"] = pointwise("sqrt", 1, TABLE["sqrt_rn"][1], False)
     return module
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda import cgutils, types
-from numba.cuda.extending import intrinsic
 
 from fusekit.run.cuda.kinds import HALVES, WIDTHS, lane_counts
+from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 I16, I32, I64 = (ir.IntType(n) for n in (16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()

@@ -1,4 +1,4 @@
-"""Source text to PTX for a compute capability: no device, no driver; kept on disk under a hash of all that decides it."""
+"""Source text to PTX for a compute capability: no device, no driver. Kept on disk by all that decides it."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def compile_ptx(
 ) -> Ptx:
     """Function ``name`` of ``source`` for blocks of up to ``threads`` threads.
 
-    ``blocks``: this many shall fit one multiprocessor (0: as it comes). ``contract``: may a product and a sum become one
-    rounding? Raises BackendUnavailable where NVVM or numba-cuda is missing, or ``cc`` is below 8.0.
+    ``blocks``: this many shall fit one multiprocessor (0: as it comes). ``contract``: may a product and a sum become
+    one rounding? Raises BackendUnavailable where NVVM or numba-cuda is missing, or ``cc`` is below 8.0.
     """
     if cc < LEAST_CC:
         capability = ".".join(map(str, cc))
@@ -168,8 +168,7 @@ def _numba() -> tuple[Any, Any, Any, dict[str, Any]]:
         from numba.cuda import compiler, dispatcher, types
 
         names = helpers.compiled()
-        compiler._compile_pyfunc_with_fixup
-    except (ImportError, AttributeError) as error:
+    except ImportError as error:
         raise BackendUnavailable(f"numba-cuda is missing or too old ({error})", None, _INSTALL) from error
     return compiler, dispatcher, types, names
 

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda import cgutils, types
-from numba.cuda.extending import intrinsic
 
 from fusekit.run.cuda.arithmetic import COMBINE, call, is_tuple, lanes_of, scalar_type
 from fusekit.run.cuda.memory import F32, F64, I32, I64, SHARED, assembly
+from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 WARP = 32
 SHUFFLES = {"shuffle": 0, "shuffle_down": 2, "shuffle_xor": 3}  # the modes of llvm.nvvm.shfl.sync.i32
@@ -149,7 +148,10 @@ def _block(word: str) -> Any:
         _check(x)
         if not isinstance(threads, types.Literal):
             return None  # Numba asks again, with literals
-        count, kind = _power_of_two(threads.literal_value, 1024, "the threads of a block's reduction"), types.unliteral(x)
+        count, kind = (
+            _power_of_two(threads.literal_value, 1024, "the threads of a block's reduction"),
+            types.unliteral(x),
+        )
 
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             values = lanes_of(builder, kind, args[0])
@@ -185,7 +187,7 @@ def _across_warps(builder: Any, word: str, kind: Any, values: list[Any], scratch
 
 @intrinsic
 def take_ticket(context: Any, counter: Any, last: Any) -> Any:
-    """The 32-bit counter before this call, counted up, and back to 0 after ``last``; orders memory across the device."""
+    """The 32-bit counter before this call counts it up, and back to 0 after ``last``; orders memory on the device."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         text = "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;"

@@ -1,0 +1,107 @@
+"""Writes the gallery: one page and one picture a step for each program of ``fusekit.programs``.
+
+    python gallery/build.py            writes the files
+    python gallery/build.py --check    only says whether they are current
+
+The pictures come from the graph of each step, the numbers from the summary, the kernels from the lowering.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+import fusekit as fk
+from fusekit.exploration import Exploration
+from fusekit.programs import PROGRAMS, Program
+
+HERE = Path(__file__).parent
+SIZE, DTYPE = (1024, 1031), torch.float32
+WORDS = {
+    "trace": "as recorded: in-place ops and views are still there",
+    "alias-groups": "which tensors share memory, and which order that forces",
+    "functionalize": "writes became values",
+    "segment": "what runs together",
+}
+
+
+def build(folder: Path) -> None:
+    """All pages and pictures into ``folder``."""
+    rows = []
+    for program in tqdm(PROGRAMS, desc="gallery", disable=not sys.stderr.isatty(), leave=False):
+        with torch.no_grad():
+            x = fk.explore(program.fn, *program.make(SIZE, DTYPE))
+        rows.append(row(program, x))
+        (folder / f"{program.name}.md").write_text(page(program, x, draw(program, x, folder)))
+    (folder / "README.md").write_text(index(rows))
+
+
+def draw(program: Program, x: Exploration, folder: Path) -> list[tuple[str, str]]:
+    """(caption, file name) of each picture written."""
+    pictures = []
+    for number, step in enumerate(x.steps):
+        name = f"{program.name}.{number}_{step.name}.svg"
+        since = x.steps[number - 1].name if step.name == "segment" else None
+        x.diagram(step.name, since=since).save(folder / name)
+        pictures.append((f"{step.name}: {WORDS.get(step.name, '')}".rstrip(": "), name))
+    name = f"{program.name}.memory.svg"
+    x.diagram("alias-groups", view="memory").save(folder / name)
+    return [*pictures, ("memory: one lane a block, reads and writes in program order", name)]
+
+
+def row(program: Program, x: Exploration) -> str:
+    s = x.summary()
+    ratio = s.bytes_moved / s.bytes_least if s.bytes_least else 1.0
+    counts = f"{s.kernels} | {s.copies} | {s.extern_calls} | {s.alias_segments} | {ratio:.2f}"
+    return f"| [{program.name}]({program.name}.md) | {program.title} | {counts} |"
+
+
+def index(rows: list[str]) -> str:
+    head = f"""# Gallery
+
+Every step of {len(rows)} programs, f32 {SIZE[0]}×{SIZE[1]}, made by `make gallery`. The first nine come from a public
+thread about in-place ops on aliased tensors (Lightning-AI/lightning-thunder#2766). Reasons are on hover in the pictures
+and in the text of each page.
+
+| program | what it is | kernels | copies | library calls | alias segments | bytes moved / least |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+    return head + "\n".join(rows) + "\n"
+
+
+def page(program: Program, x: Exploration, pictures: list[tuple[str, str]]) -> str:
+    parts = [f"# {program.name}\n\n{program.title[0].upper()}{program.title[1:]}. {x.summary()!r}.\n\n[All programs](README.md)\n"]
+    parts += [f"## {caption}\n\n![{caption}]({name})\n" for caption, name in pictures]
+    parts += [f"## Kernel `{k.name}`\n\n```python\n{k.source.strip()}\n```\n" for k in x.kernels]
+    said = [f"- {e}" for step in x.steps for e in step.explanations]
+    parts.append("## Why\n\n" + "\n".join(said) + "\n")
+    return "\n".join(parts)
+
+
+def stale(folder: Path) -> list[str]:
+    """Files of ``folder`` that differ from what is made now, are missing, or are no longer made."""
+    with tempfile.TemporaryDirectory() as made:
+        build(Path(made))
+        new = {p.name: p.read_text() for p in Path(made).iterdir()}
+    old = {p.name: p.read_text() for p in folder.iterdir() if p.suffix in (".md", ".svg")}
+    return sorted(name for name in {*new, *old} if new.get(name) != old.get(name))
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        differing = stale(HERE)
+        print("current" if not differing else "not current, run `make gallery`: " + ", ".join(differing))
+        return 1 if differing else 0
+    for old in (*HERE.glob("*.svg"), *HERE.glob("*.md")):
+        old.unlink()
+    build(HERE)
+    print(f"{len(PROGRAMS)} programs in {HERE.name}/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

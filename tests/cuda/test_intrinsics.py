@@ -1,0 +1,160 @@
+"""Every intrinsic compiles for each compute capability, assembles, and has a stand-in that agrees with numpy."""
+
+import ctypes
+import inspect
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+import torch
+
+from fusekit import ops
+from fusekit.run.cuda import assemble, compile_ptx
+from fusekit.run.cuda.kinds import HALVES, WIDTHS, lane_counts
+from fusekit.run.cuda.standins import NAMES
+
+CAPABILITIES = ((8, 0), (9, 0))
+FLOATS = ("f32", "f64")
+EXCHANGED = ("f32", "f64", "i32", "i64")
+LIFTED = {"add_rn": 2, "sub_rn": 2, "mul_rn": 2, "div_rn": 2, "sqrt_rn": 1, "fma": 3}
+APPROXIMATE = ("exp2_approx", "log2_approx", "rcp_approx", "rsqrt_approx", "tanh_approx")
+
+
+def kernel(lines: Iterable[str], threads: int = 64) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"def kernel(x, y, n):\n    i = block_x() * {threads} + thread_x()\n{body}"
+
+
+def memory_lines(name: str) -> list[str]:
+    lines = []
+    for count in (1, *lane_counts(name)):
+        tail = f"{name}x{count}" if count > 1 else name
+        lines += [f"store_{tail}(y, i * {count}, load_{tail}(x, i * {count}))"]
+        lines += [f"store_shared_{tail}(s, thread_x() * {count}, load_shared_{tail}(s, n * {count}))"]
+        if count > 1:
+            lines += [f"store_lanes_{tail}(y, i, load_{tail}(x, n * {count}), n, 3)"]
+    return ["s = shared_memory(4096)", *lines]
+
+
+def float_lines(name: str) -> list[str]:
+    load, pair = f"load_{name}(x, i)", f"load_{name}x2(x, i * 2)"
+    lines = []
+    for word, operands in (*LIFTED.items(), ("max_nan", 2), ("min_nan", 2)):
+        lines += [f"store_{name}(y, i, {word}({', '.join([load] * operands)}))"]
+        lines += [f"store_{name}x2(y, i * 2, {word}({', '.join([pair, load, pair][:operands])}))"]
+    lines += [f"store_{name}(y, i, {word}_lanes({pair}))" for word in ("sum", "max", "min")]
+    return [*lines, f"store_{name}x2(y, i * 2, keep_lanes({pair}, n, n + 1, {load}))"]
+
+
+def exchange_lines(name: str) -> list[str]:
+    load, pair = f"load_{name}(x, i)", f"load_{name}x2(x, i * 2)"
+    lines = [f"store_{name}(y, i, {word}({load}, 3))" for word in ("shuffle", "shuffle_down", "shuffle_xor")]
+    for word in ("sum", "max", "min"):
+        lines += [f"store_{name}(y, i, warp_{word}({load}, 8))", f"store_{name}(y, i, block_{word}({load}, s, 64))"]
+        lines += [f"store_{name}x2(y, i * 2, block_{word}({pair}, s, 64))", "sync_threads()"]
+    return ["s = shared_memory(1024)", *lines]
+
+
+def other_lines() -> list[str]:
+    places = [f"{word}_{axis}()" for word in ("thread", "block", "grid") for axis in "xyz"]
+    lines = [f"store_i64(y, i, {' + '.join(places)} + div_u32(n, i) + mod_u32(n, i))"]
+    lines += [f"store_f32(y, i, {word}(load_f32(x, i)))" for word in (*APPROXIMATE, "to_bf16", "to_f16")]
+    lines += [f"store_f32(y, i, {word}_f32(load_f32(x, i)))" for word in ("exp", "log", "tanh", "erf")]
+    for name in HALVES:
+        for again in ("", "_again"):
+            unpacked = f"unpack_lanes_{name}{again}(load_i32x4(x, i * 4))"
+            lines += [f"store_i32x4(y, i * 4, pack_lanes_{name}({unpacked}))"]
+    lines += ["s = shared_memory(4)", "sync_device()", "store_i64(y, i, take_ticket(x, n))"]
+    return [*lines, "if last_block(x, s, n):", "    store_i64(y, i, n)"]
+
+
+TEXTS = {f"memory-{name}": kernel(memory_lines(name)) for name in WIDTHS}
+TEXTS |= {f"float-{name}": kernel(float_lines(name)) for name in FLOATS}
+TEXTS |= {f"exchange-{name}": kernel(exchange_lines(name)) for name in EXCHANGED}
+TEXTS["other"] = kernel(other_lines())
+
+
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=("sm_80", "sm_90"))
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_intrinsic_compiles_and_assembles(text: str, cc: tuple[int, int]):
+    made = assemble(compile_ptx(TEXTS[text], "kernel", ("address", "address", "int"), cc, threads=64))
+    assert not made.uses_local
+
+
+def test_the_texts_above_name_every_intrinsic():
+    from fusekit.run.cuda import intrinsics
+
+    assert NAMES.keys() == intrinsics.NAMES.keys()
+    whole = "\n".join(TEXTS.values())
+    assert {name for name in NAMES if f"{name}(" not in whole} == {"each_lane"}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_vectors_travel_in_one_access(name: str):
+    count = lane_counts(name)[-1]
+    tail = f"{name}x{count}"
+    text = kernel([f"store_{tail}(y, i * {count}, load_{tail}(x, i * {count}))"])
+    accesses = assemble(compile_ptx(text, "kernel", ("address", "address", "int"), (9, 0), threads=64)).accesses
+    assert accesses == {("ld", "global", 16): 1, ("st", "global", 16): 1}
+
+
+def test_functions_of_the_op_table_compile_for_both_floats():
+    """Those of one to three floats, in one kernel a width."""
+    skipped = {"power_of_two", "shift_left", "shift_right", "unpack_bf16", "unpack_f16"}
+    for name in FLOATS:
+        lines = []
+        for word, function in ops.functions().items():
+            count = len(inspect.signature(function).parameters)
+            narrow = word.endswith("_f32") or "bf16" in word or "f16" in word
+            if word in skipped or (name == "f64" and narrow):
+                continue
+            arguments = ", ".join(f"load_{name}(x, {k} + i)" for k in range(count))
+            lines += [f"{word}({arguments})"]
+        calls = [f"r{k} = {line}" for k, line in enumerate(lines)]
+        compile_ptx(kernel(calls), "kernel", ("address", "address", "int"), (9, 0), threads=64)
+
+
+# ---- stand-ins -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in WIDTHS if name not in HALVES])
+def test_stand_ins_read_and_write_what_numpy_does(name: str):
+    kind = np.dtype({"b": "bool"}.get(name[0], f"{name[0]}{WIDTHS[name]}"))
+    count = lane_counts(name)[-1]
+    memory = (ctypes.c_uint8 * 128)(*range(7, 135))
+    start = -(-ctypes.addressof(memory) // 16) * 16
+    view = np.frombuffer((ctypes.c_uint8 * 96).from_address(start), kind)
+    wanted = view[count : 2 * count].copy()
+    lanes = NAMES[f"load_{name}x{count}"](start, count)
+    assert np.array_equal(np.array(lanes, kind), wanted.astype(kind))
+    NAMES[f"store_{name}x{count}"](start, 0, lanes)
+    assert np.array_equal(view[:count], wanted)
+    NAMES[f"store_lanes_{name}x{count}"](start, 2 * count, lanes, 1, count)
+    assert np.array_equal(view[2 * count + 1 : 3 * count], wanted[1:])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("bf16", torch.bfloat16), ("f16", torch.float16)])
+def test_stand_ins_of_halves_round_as_torch(name: str, dtype: torch.dtype):
+    values = torch.tensor([1.0, -0.1, 3e-6, 65519.0, 65520.0, float("inf"), -0.0, 1e-8])
+    wanted = values.to(dtype)
+    stored = torch.zeros(16, dtype=dtype)
+    skip = -stored.data_ptr() % 16 // 2
+    lanes = tuple(values.numpy())
+    NAMES[f"store_{name}x8"](stored.data_ptr() + 2 * skip, 0, lanes)
+    assert torch.equal(stored[skip : skip + 8], wanted)
+    read = NAMES[f"load_{name}x8"](stored.data_ptr() + 2 * skip, 0)
+    assert np.array_equal(np.array(read), wanted.float().numpy())
+    rounded = NAMES[f"to_{name}"](lanes)
+    assert np.array_equal(np.array(rounded), wanted.float().numpy())
+    packed = NAMES[f"pack_lanes_{name}"](lanes)
+    assert NAMES[f"unpack_lanes_{name}"](packed) == rounded
+
+
+def test_stand_ins_of_arithmetic():
+    a, b, nan = np.float32(0.1), np.float32(3), np.float32(np.nan)
+    assert NAMES["add_rn"]((a, b), a) == (a + a, b + a)
+    assert NAMES["fma"](a, b, -(a * b)) != 0  # one rounding, which the product alone has already
+    assert np.isnan(NAMES["max_nan"](nan, b)) and np.isnan(NAMES["min_nan"](b, nan))
+    assert NAMES["sum_lanes"]((a, b, a)) == (a + b) + a
+    assert NAMES["keep_lanes"]((a, b, a, b), 1, 3, nan)[1:3] == (b, a)
+    assert NAMES["each_lane"](lambda x, y: (x + y, x), ((a, b), a)) == ((a + a, b + a), (a, b))

@@ -1,0 +1,13 @@
+"""The committed gallery is what ``make gallery`` gives now."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_gallery_is_current() -> None:
+    command = [sys.executable, str(ROOT / "gallery" / "build.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -16,7 +16,7 @@ from fusekit.domains.reference import (
     roots,
     space_of,
 )
-from fusekit.domains.replay import accesses, tensor_domain
+from fusekit.domains.replay import accesses, guards, tensor_domain
 from fusekit.domains.store import read_allocation, read_loops, write_allocation, write_loops
 from fusekit.domains.transforms import (
     MergeAxes,
@@ -44,6 +44,7 @@ __all__ = [
     "SplitBy",
     "TransformBy",
     "accesses",
+    "guards",
     "place",
     "print_chain",
     "read_allocation",

@@ -14,14 +14,13 @@ from fusekit.domains.exact import Derived
 from fusekit.domains.loop import Axes
 from fusekit.domains.transforms import TransformBy
 from fusekit.errors import IllegalTransform
-from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Merge, Parallel
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """``strides`` (elements) and ``contiguity``, one an axis. An axis on a device has the stride 0: it is no memory here.
+    """``strides`` (elements) and ``contiguity``, one an axis. An axis on devices has the stride 0: it is no memory.
 
     ``contiguity`` is a promise about any memory it binds to: an axis is contiguous where its stride is the extent times
     the stride of the next one.
@@ -114,9 +113,7 @@ class Allocation:
 
     def checked(self) -> Allocation:
         """Itself, where the strides keep what ``contiguity`` promises."""
-        for k, (holds, wanted) in enumerate(
-            zip(_contiguity(self.axes, self.strides), self.contiguity, strict=True)
-        ):
+        for k, (holds, wanted) in enumerate(zip(_contiguity(self.axes, self.strides), self.contiguity, strict=True)):
             if wanted and not holds:
                 what = f"stride {self.strides[k]} of {self.axes.axes[k]} does not fit its contiguity"
                 raise IllegalTransform(what, str(self.axes), "mark the axis as not contiguous, or give other strides")
@@ -137,7 +134,7 @@ def _dense(axes: Axes) -> Sequence[int]:
 
 
 def _contiguity(axes: Axes, strides: Sequence[int]) -> Sequence[bool]:
-    """Does each axis step by the extent of the next one? Axes of one element and those on devices count as if absent."""
+    """Does each axis step by the extent of the next one? Axes of one element, or on devices, are left out."""
     found: list[bool] = []
     step = 1
     for k in reversed(range(len(axes))):

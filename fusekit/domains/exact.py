@@ -45,7 +45,9 @@ class Derived:
         """The index of each; raises IllegalTransform for one that nothing derives."""
         ids = tuple(ids)
         if missing := [i for i in ids if i not in self.index]:
-            raise IllegalTransform(f"no index for {missing[0]}", None, "its transforms lead to no axis with a known index")
+            raise IllegalTransform(
+                f"no index for {missing[0]}", None, "its transforms lead to no axis with a known index"
+            )
         return tuple(self.index[i] for i in ids)
 
 
@@ -103,7 +105,9 @@ class IdGraph:
             if len(left) == len(todo):
                 break
             todo = left
-        return Derived({i: index[self.find(i)] for i in self.ids if self.find(i) in index}, tuple(dict.fromkeys(bounds)))
+        return Derived(
+            {i: index[self.find(i)] for i in self.ids if self.find(i) in index}, tuple(dict.fromkeys(bounds))
+        )
 
     def _step(self, expr: Expr, index: dict[NodeId, Form], bounds: list[Guard]) -> bool:
         """Derives what one transform gives; False while too little is known."""

@@ -78,12 +78,16 @@ class Axes:
             case SplitBy(axis, factor, inner):
                 return self._split(self._at(axis, transform), factor, Split(factor, inner), transform)
             case SplitAligned(axis, factor, row, pitch):
-                return self._split_aligned(self._at(axis, transform), self._at(row, transform), factor, pitch, transform)
+                return self._split_aligned(
+                    self._at(axis, transform), self._at(row, transform), factor, pitch, transform
+                )
             case MergeAxes(axis):
                 return self._merge(axis, transform)
             case ReorderAxes(order):
                 if sorted(order) != list(range(len(self.axes))):
-                    self._refuse(transform, f"the order {order} is no permutation", f"name all {len(self.axes)} axes once")
+                    self._refuse(
+                        transform, f"the order {order} is no permutation", f"name all {len(self.axes)} axes once"
+                    )
                 return replace(self, axes=tuple(self.axes[k] for k in order))
             case Parallelize(types):
                 return self._parallelize(types, transform)
@@ -122,7 +126,9 @@ class Axes:
         kinds = [self.graph.ids[i].kind for i in (outer, inner)]
         proper = [kind for kind in kinds if kind is not Kind.BROADCAST]
         if len(set(proper)) > 1:
-            self._refuse(by, f"it would join the reduction and the iteration of {outer} and {inner}", "merge axes of one kind")
+            self._refuse(
+                by, f"it would join the reduction and the iteration of {outer} and {inner}", "merge axes of one kind"
+            )
         whole = self.graph.fresh(_joined(outer, inner))
         extent = self.graph.ids[outer].extent * self.graph.ids[inner].extent
         payload = IterDomain(extent, proper[0] if proper else Kind.BROADCAST)
@@ -165,8 +171,10 @@ class LoopDomain(Axes):
     """The loops of a kernel, outermost first."""
 
     def variables(self) -> dict[NodeId, Form]:
-        """The index of every loop: a variable named by who runs it (``bx``, ``tx``, ``s0``, ``u1``, ``v2``; the number is
-        the axis), or 0 for a loop of one step."""
+        """The index of every loop; 0 for a loop of one step.
+
+        Else a variable named by who runs it: ``bx``, ``tx``, or ``s0``, ``u1``, ``v2``, where the number is the axis.
+        """
         found: dict[NodeId, Form] = {}
         for k, i in enumerate(self.axes):
             payload = self.graph.ids[i]

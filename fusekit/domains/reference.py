@@ -131,5 +131,3 @@ def _unflatten(flat: Form, shape: Sequence[int]) -> Index:
         quotient = flat // prod(shape[k + 1 :]) if prod(shape[k + 1 :]) else flat
         digits.append(Form() if n == 1 else quotient if k == 0 else quotient % max(n, 1))
     return tuple(digits)
-
-

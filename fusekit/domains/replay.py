@@ -13,7 +13,7 @@ from fusekit.domains.loop import LoopDomain
 from fusekit.domains.reference import REDUCE, Index, Reference, place, roots, space_of
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, substitute
-from fusekit.ir import Graph, TensorDomain
+from fusekit.ir import Graph, Guard, TensorDomain
 
 MOST = 4000  # (tensor, index) pairs that one segment is searched for
 
@@ -27,9 +27,7 @@ def accesses(graph: Graph, segment: NodeId, reference: Reference, index: Sequenc
     todo: list[tuple[NodeId, Index]] = []
     for root in roots(graph, segment):
         at = place(space_of(graph, root), reference, index).index
-        todo.append((graph.operands(root)[0], at))
-        for written in graph.operands(root)[1:]:
-            todo.append((written, at))
+        todo += [(tensor, at) for tensor in graph.operands(root)]
     count = 0
     while todo and count < MOST:
         tensor, at = todo.pop()
@@ -55,6 +53,8 @@ def _needs(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, In
         case "fk.overlay":
             yield operands[0], at
             yield operands[1], _through(graph, tensor, at, op.kwarg("index"))
+        case "fk.take" | "fk.gather":
+            yield from _looked_up(graph, tensor, at)
         case _ if op.target != REDUCE:
             for operand in operands:
                 yield operand, _broadcast(graph.tensor(operand).shape, at)
@@ -62,10 +62,32 @@ def _needs(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, In
             pass
 
 
+def _looked_up(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, Index]]:
+    """The index tensor, and the source at a position that only the data know: a variable of the look-up's own."""
+    op, (source, index) = graph.op(graph.producer(tensor)), graph.operands(graph.producer(tensor))
+    dim, rank = cast(int, op.kwarg("dim")), len(graph.tensor(index).shape)
+    found = Form.of(Var(f"at_{tensor[1:]}", graph.tensor(source).shape[dim]))
+    if op.target == "fk.gather":
+        yield index, at
+        yield source, (*at[:dim], found, *at[dim + 1 :])
+    else:
+        yield index, at[dim : dim + rank]
+        yield source, (*at[:dim], found, *at[dim + rank :])
+
+
 def _through(graph: Graph, tensor: NodeId, at: Index, forms: object) -> Index:
     own = loop_vars(graph.tensor(tensor).shape)
     env = {cast(Var, form.terms[0][0]): new for form, new in zip(own, at, strict=True) if form.terms}
     return tuple(substitute(form, env) for form in cast("tuple[Form, ...]", forms))
+
+
+def guards(graph: Graph, needed: dict[NodeId, list[Index]]) -> Iterator[Form]:
+    """What the choices between a value and the one put over it depend on, at the indices of ``accesses``."""
+    for tensor, indices in needed.items():
+        if graph.is_value(tensor) and graph.op(graph.producer(tensor)).target == "fk.overlay":
+            where = cast("tuple[Guard, ...]", graph.op(graph.producer(tensor)).kwarg("where", ()))
+            for at in indices:
+                yield from _through(graph, tensor, at, tuple(guard.form for guard in where))
 
 
 def _broadcast(shape: tuple[int, ...], at: Index) -> Index:
@@ -103,5 +125,3 @@ def tensor_domain(
     )
     strides = tuple(stride // width for stride, _ in pairs)
     return TensorDomain((), logical, loops, tuple(i for _, i in pairs), dense, strides)
-
-

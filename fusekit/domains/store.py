@@ -69,5 +69,3 @@ def read_ids(graph: Graph, axes: Iterable[NodeId]) -> IdGraph:
         ids.update(graph.operands(node), graph.results(node))
     exprs = (Expr(graph.transform(n), graph.operands(n), graph.results(n)) for n in graph.transforms() if n in needed)
     return IdGraph({i: graph.iter_domain(i) for i in graph.iter_domains() if i in ids}, tuple(exprs))
-
-

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fusekit.draw.notes import Notes, tensor_facts
@@ -39,12 +38,12 @@ class Run:
 
 def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> Picture:
     runs = list(_by_segment(graph, notes, kernels) if graph.segments() else by_place(graph))
-    home = {op: k for k, run in enumerate(runs) for op in run.ops}
+    home = {op: k for k, run in reversed(list(enumerate(runs))) for op in run.ops}  # of several, the first
     tiles = [_tile(graph, notes, run, k) for k, run in enumerate(runs)]
     inputs, outputs = _pills(graph, notes)
     edges = dict.fromkeys(_edges(graph, runs, home, inputs, outputs))
-    follows = {a.node: b.node for a, b in itertools.pairwise(runs)}
-    edges = [replace(e, weight=8) if follows.get(NodeId(e.tail)) == e.head else e for e in edges]
+    spine = _longest_path([run.node for run in runs], edges)
+    edges = [replace(e, weight=40) if (e.tail, e.head) in spine else e for e in edges]
     said = note or notes.summary(graph) or (segments_note(graph) if graph.segments() else program_note(graph, 0))
     hidden = len(graph.inputs()) - len(inputs)
     said += f"; {plural(hidden, 'input')} not drawn" if hidden else ""
@@ -53,6 +52,28 @@ def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: 
         f"{t.tab.id} {t.tab.scheduler}, {plural(len(r.ops), 'op')}." for t, r in zip(tiles, runs, strict=True)
     )
     return Picture(title, said, parts, tuple(edges), f"{title}. {said}. {what}")
+
+
+def _longest_path(order: list[NodeId], edges: Iterable[Edge]) -> set[tuple[str, str]]:
+    """The longest chain of tiles, as (tail, head): drawn as one straight line, it keeps a deep model narrow."""
+    place = {node: k for k, node in enumerate(order)}
+    heads: dict[str, list[str]] = {}
+    for edge in edges:
+        if edge.tail in place and edge.head in place:
+            heads.setdefault(edge.tail, []).append(edge.head)
+    length: dict[str, int] = {}
+    follower: dict[str, str] = {}
+    for node in reversed(order):
+        after = [head for head in heads.get(node, ()) if head in length]
+        length[node] = 1 + max((length[head] for head in after), default=0)
+        if after:
+            follower[node] = max(after, key=lambda head: (length[head], -place[NodeId(head)]))
+    node = max(order, key=lambda n: length[n], default="")
+    path: set[tuple[str, str]] = set()
+    while node in follower:
+        path.add((node, follower[node]))
+        node = follower[node]
+    return path
 
 
 # ---- runs ---------------------------------------------------------------------------------------------------------
@@ -108,7 +129,8 @@ def _path(graph: Graph, op: NodeId) -> str:
 def _where(graph: Graph, ops: tuple[NodeId, ...]) -> str:
     lines = [o.line for op in ops if (o := graph.op(op).origin)]
     if not lines:
-        return f"{ops[0]} to {ops[-1]}" if len(ops) > 1 else str(ops[0])
+        first, last = ops[0], ops[-1]
+        return f"{first} to {last}" if first != last else str(first)
     return f"line {min(lines)}" if len(set(lines)) == 1 else f"lines {min(lines)} to {max(lines)}"
 
 
@@ -158,8 +180,11 @@ def _edges(
     writer: dict[object, str] = {}  # of a place: by tensor, and by block
     data: set[tuple[str, str]] = set()
     for run in runs:
+        members = set(run.ops)
         for op in run.ops:
             for tensor in graph.operands(op):
+                if graph.is_value(tensor) and graph.producer(tensor) in members:
+                    continue  # computed here, whoever else computes it too
                 tail = _maker(graph, tensor, runs, home, inputs, writer)
                 if tail and tail != run.node and (tail, run.node) not in data:
                     data.add((tail, run.node))

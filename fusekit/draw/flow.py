@@ -29,6 +29,7 @@ class Flow:
     home: dict[str, Home] = field(default_factory=dict)
     drawn: dict[NodeId, list[str]] = field(default_factory=dict)  # parts of a graph node
     _value: dict[tuple[NodeId, Home], str] = field(default_factory=dict)
+    _joined: set[tuple[str, str]] = field(default_factory=set)
     _place: dict[NodeId, str] = field(default_factory=dict)  # the part that a place was last made by
     _block: dict[NodeId | None, str] = field(default_factory=dict)  # the part that a block was last written by
 
@@ -178,8 +179,9 @@ class Flow:
         self.drawn.setdefault(NodeId(part.node), []).append(part.key)
 
     def _edge(self, tail: str, head: str, about: NodeId) -> None:
-        if any(e.tail == tail and e.head == head for e in self.edges[-8:]):
+        if (tail, head) in self._joined:
             return
+        self._joined.add((tail, head))
         part = self.parts[head]
         new = self.notes.mark(about) == "added" or part.mark == "added" or self.parts[tail].mark == "added"
         self.edges.append(Edge(tail, head, "new" if new else "data"))

@@ -15,11 +15,11 @@ from fusekit.draw.escape import clean, prose, shorten
 from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, text_width
 from fusekit.draw.notes import Notes, op_facts
 from fusekit.draw.segments import Kernels, segment_tip, tab_of
-from fusekit.draw.svg import canvas, element, number, seal, words
+from fusekit.draw.svg import box, canvas, element, number, seal, words
 from fusekit.draw.touches import Column, Lane, Touch, columns_of, flows_of, lanes_of, orders_of
 from fusekit.draw.words import bytes_text, letter_of, plural
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Block, Graph
 
 MARGIN, TOP, HEAD, LEFT, GAP = 16.0, 74.0, 34.0, 210.0, 22.0
 BOX, COLUMN, NOTE_WIDTH = 40.0, 84.0, 60
@@ -128,22 +128,12 @@ def _bands(graph: Graph, notes: Notes, kernels: Kernels, columns: list[Column], 
             "g", id=clean(segment), class_="fk-segment", data_op=clean(segment), data_segment=clean(segment)
         )
         group.append(element("title", prose(segment_tip(graph, notes, segment))))
-        dash = {"stroke_dasharray": "5 3"} if tab.launches == "no kernel" else {}
-        fill = LIGHT["paper" if dash else f"tone{parity % 2}"]
-        group.append(element(
-            "rect", x=left, y=TOP - 8, width=right - left, height=frame.height - TOP, rx=6, fill=fill,
-            stroke=LIGHT["hair"], **dash,
-        ))  # fmt: skip
+        empty = tab.launches == "no kernel"
+        fill, dash = ("paper", "5 3") if empty else (f"tone{parity % 2}", "none")
+        group.append(box(left, TOP - 8, right - left, frame.height - TOP, 6, fill, "hair", dash=dash))
         group.append(words(left + 8, TOP + 8, tab.id, NAME, bold=True))
-        group.append(
-            words(
-                left + 8 + text_width(tab.id + "  ", NAME, bold=True),
-                TOP + 8,
-                f"{tab.scheduler}   {tab.launches}",
-                SMALL,
-                "muted",
-            )
-        )
+        after = left + 8 + text_width(tab.id + "  ", NAME, bold=True)
+        group.append(words(after, TOP + 8, f"{tab.scheduler}   {tab.launches}", SMALL, "muted"))
         yield group
 
 
@@ -155,10 +145,10 @@ def _headers(graph: Graph, notes: Notes, columns: list[Column], frame: _Frame) -
         color = {"added": "added", "changed": "changed"}.get(notes.mark(column.node), "ink")
         if column.node != column.segment:  # a whole segment: its band says so
             group.append(
-                words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, middle=True)
+                words(left + width / 2, TOP + 28, shorten(column.label, 16), SMALL, color, mono=True, anchor="middle")
             )
         if column.line:
-            group.append(words(left + width / 2, TOP + 40, column.line, TINY, "muted", middle=True))
+            group.append(words(left + width / 2, TOP + 40, column.line, TINY, "muted", anchor="middle"))
         yield group
 
 
@@ -168,46 +158,26 @@ def _facts(graph: Graph, column: Column) -> tuple[str, ...]:
 
 def _lane(graph: Graph, lane: Lane, frame: _Frame) -> Iterator[ET.Element]:
     tops, block = frame.y[lane.block], graph.block(lane.block)
-    letter, right = letter_of(graph, lane.block), frame.width - MARGIN
+    right = frame.width - MARGIN
     group = element("g", id=clean(lane.block), class_="fk-lane", data_op=clean(lane.block))
     group.append(element("title", prose(f"{lane.block} {block.kind}, {block.nbytes:,} bytes on {block.device}")))
-    group.append(element(
-        "rect", x=LEFT - 6, y=tops[0], width=right - LEFT + 8, height=tops[-1] - tops[0], rx=5, fill="none",
-        stroke=LIGHT["memory"],
-    ))  # fmt: skip
-    width = max(18.0, 10 + 7.0 * len(letter))
-    group.append(
-        element(
-            "rect",
-            x=MARGIN,
-            y=tops[0],
-            width=width,
-            height=18.0,
-            rx=9,
-            fill=LIGHT["paper"],
-            stroke=LIGHT["memory"],
-            stroke_width=1.2,
-        )
-    )
-    group.append(words(MARGIN + width / 2, tops[0] + 12.5, letter, TINY, "memory", bold=True, middle=True))
-    group.append(words(MARGIN + width + 6, tops[0] + 10, block.kind, SMALL))
-    group.append(words(MARGIN + width + 6, tops[0] + 24, bytes_text(block.nbytes), TINY, "muted"))
+    group.append(box(LEFT - 6, tops[0], right - LEFT + 8, tops[-1] - tops[0], 5, "none", "memory"))
+    group.extend(_badge(letter_of(graph, lane.block), block, tops[0]))
     for k, name in enumerate(lane.names):
         middle = (tops[k] + tops[k + 1]) / 2 + 3
-        group.append(
-            element(
-                "text",
-                clean(shorten(name, 20)),
-                x=LEFT - 12,
-                y=middle,
-                font_size=TINY,
-                fill=LIGHT["memory"],
-                text_anchor="end",
-            )
-        )
+        group.append(words(LEFT - 12, middle, shorten(name, 20), TINY, "memory", anchor="end"))
         if k:
             group.append(element("line", x1=LEFT - 6, x2=right + 2, y1=tops[k], y2=tops[k], stroke=LIGHT["hair"]))
     yield group
+
+
+def _badge(letter: str, block: Block, top: float) -> Iterator[ET.Element]:
+    """The letter of a block, as on its pills, with what it is."""
+    width = max(18.0, 10 + 7.0 * len(letter))
+    yield box(MARGIN, top, width, 18, 9, "paper", "memory", wide=1.2)
+    yield words(MARGIN + width / 2, top + 12.5, letter, TINY, "memory", bold=True, anchor="middle")
+    yield words(MARGIN + width + 6, top + 10, block.kind, SMALL)
+    yield words(MARGIN + width + 6, top + 24, bytes_text(block.nbytes), TINY, "muted")
 
 
 def _box(
@@ -222,14 +192,11 @@ def _box(
     group.append(element("title", prose(notes.tip(fact, *_facts(graph, column), about=column.ops))))
     x, y, w, h = rect
     fill = {"R": "paper", "W": "memory", "RW": "memory_tint"}[touch.mode]
-    dash = {} if touch.dense else {"stroke_dasharray": "3 2"}
-    wide = {"stroke_width": 2.0} if touch.mode == "RW" else {}
     stroke = "added" if notes.mark(column.node) == "added" else "memory"
-    group.append(
-        element("rect", x=x, y=y, width=w, height=h, rx=5, fill=LIGHT[fill], stroke=LIGHT[stroke], **wide, **dash)
-    )
+    wide, dash = (2.0 if touch.mode == "RW" else 1.0), ("none" if touch.dense else "3 2")
+    group.append(box(x, y, w, h, 5, fill, stroke, wide=wide, dash=dash))
     color = "paper" if touch.mode == "W" else "memory"
-    group.append(words(x + w / 2, y + h / 2 + 3, touch.mode, TINY, color, bold=True, middle=True))
+    group.append(words(x + w / 2, y + h / 2 + 3, touch.mode, TINY, color, bold=True, anchor="middle"))
     return group
 
 
@@ -264,19 +231,8 @@ def _orders(
                 data_op=f"{clean(ops[0])}=>{clean(ops[1])}",
             )
             group.append(element("title", prose(said)))
-            group.append(
-                element(
-                    "rect",
-                    x=spot[0],
-                    y=spot[1],
-                    width=width,
-                    height=13.0,
-                    rx=6.5,
-                    fill=LIGHT["hazard_tint"],
-                    stroke=LIGHT["hazard"],
-                )
-            )
-            group.append(words(spot[0] + width / 2, spot[1] + 9.5, kinds, TINY, "hazard", bold=True, middle=True))
+            group.append(box(*spot, width, 13, 6.5, "hazard_tint", "hazard"))
+            group.append(words(spot[0] + width / 2, spot[1] + 9.5, kinds, TINY, "hazard", bold=True, anchor="middle"))
             chips.append(group)
     return chips, arrows
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePath
 
 from fusekit.draw.words import argument_text, op_detail, plural, type_text
 from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
-from fusekit.ir import Graph, Op, Tensor, diff
+from fusekit.ir import Graph, Op, Origin, Tensor, diff
 from fusekit.ir.text import print_call, print_layout
 from fusekit.why import Explanation
 
@@ -54,8 +56,16 @@ class Notes:
     def reasons(self, *nodes: NodeId) -> tuple[str, ...]:
         """Sentences about a node, or about several together, in the order in which they were said."""
         wanted = set(nodes)
-        found = (_sentence(e) for e in self.explanations if wanted <= set(e.subject))
-        return tuple(dict.fromkeys(found))
+        about_first = self._by_node.get(nodes[0], ())
+        return tuple(dict.fromkeys(_sentence(e) for e in about_first if wanted <= set(e.subject)))
+
+    @cached_property
+    def _by_node(self) -> dict[NodeId, list[Explanation]]:
+        found: dict[NodeId, list[Explanation]] = {}
+        for e in self.explanations:
+            for node in dict.fromkeys(e.subject):
+                found.setdefault(node, []).append(e)
+        return found
 
     def tip(self, *facts: str, about: Iterable[NodeId] = ()) -> str:
         """A tooltip: facts, then the reasons for the nodes, a line each."""
@@ -96,8 +106,13 @@ def op_facts(graph: Graph, node: NodeId) -> tuple[str, ...]:
     results = ", ".join(f"{t} {type_text(graph.tensor(t))}" for t in graph.results(node))
     constants = [argument_text(a) for a in op.args if argument_text(a).strip("[]· ,")]
     constants += [f"{k}={argument_text(v)}" for k, v in op.kwargs]
-    where = f"{op.origin}{f' in {op.origin.modules}' if op.origin.modules else ''}" if op.origin else ""
+    where = f"{place_of(op.origin)}{f' in {op.origin.modules}' if op.origin.modules else ''}" if op.origin else ""
     return f"{node} {op.target}", results, ", ".join(constants), where
+
+
+def place_of(origin: Origin) -> str:
+    """File and line; of the path only the end, so that a picture is the same on every machine."""
+    return f"{'/'.join(PurePath(origin.file).parts[-2:])}:{origin.line}"
 
 
 def tensor_facts(graph: Graph, node: NodeId) -> tuple[str, ...]:

@@ -37,13 +37,29 @@ def words(
     *,
     mono: bool = False,
     bold: bool = False,
-    middle: bool = False,
+    anchor: str = "start",
 ) -> ET.Element:
-    """A run of text whose baseline is at y."""
+    """A run of text whose baseline is at y; ``anchor``: which part of it is at x (start, middle, end)."""
     look: dict[str, object] = {"font_family": MONO_STACK} if mono else {}
     look |= {"font_weight": 600} if bold else {}
-    look |= {"text_anchor": "middle"} if middle else {}
-    return element("text", clean(text), x=x, y=y, font_size=size, fill=LIGHT[color], **look)
+    return element("text", clean(text), x=x, y=y, font_size=size, fill=LIGHT[color], text_anchor=anchor, **look)
+
+
+def box(
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    radius: float,
+    fill: str,
+    stroke: str,
+    *,
+    wide: float = 1.0,
+    dash: str = "none",
+) -> ET.Element:
+    """A rectangle in the colours of two tokens; ``fill`` may be none."""
+    paint = {"fill": LIGHT.get(fill, "none"), "stroke": LIGHT[stroke], "stroke_width": wide, "stroke_dasharray": dash}
+    return element("rect", x=x, y=y, width=width, height=height, rx=float(radius), **paint)
 
 
 def canvas(width: float, height: float) -> ET.Element:
@@ -78,7 +94,12 @@ def seal(root: ET.Element, title: str, desc: str, engine: str) -> str:
     for place, head in enumerate(heads):
         root.insert(place, head)
     for e in root.iter():
-        for key, default in (("text-anchor", "start"), ("stroke", "none"), ("stroke-width", "1")):
+        for key, default in (
+            ("text-anchor", "start"),
+            ("stroke", "none"),
+            ("stroke-width", "1"),
+            ("stroke-dasharray", "none"),
+        ):
             if e.get(key) == default:
                 del e.attrib[key]
         e.attrib.pop("{http://www.w3.org/XML/1998/namespace}space", None)

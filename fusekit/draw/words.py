@@ -14,6 +14,7 @@ from fusekit.memory.relation import relate
 from fusekit.ops import is_pointwise
 from fusekit.passes.base import is_view
 from fusekit.passes.decompositions import DECOMPOSITIONS
+from fusekit.passes.lookups import RULES as LOOKUPS
 from fusekit.passes.movement import RULES
 
 REDUCTIONS = frozenset({
@@ -121,8 +122,11 @@ def op_kind(graph: Graph, node: NodeId) -> str:
         return "view"
     if is_reduction(graph, node):
         return "reduction"
-    if not is_pointwise(op.target) and op.target not in RULES:
-        return "reduction" if op.target in DECOMPOSITIONS else "library"
+    overload = op.target.removeprefix("aten.")
+    if overload in DECOMPOSITIONS and overload not in LOOKUPS:
+        return "reduction"
+    if not is_pointwise(op.target) and overload.partition(".")[0] not in RULES and overload not in LOOKUPS:
+        return "library"
     return "pointwise" if graph.operands(node) else "constant"
 
 
@@ -143,6 +147,9 @@ def op_detail(graph: Graph, node: NodeId) -> str:
         return overlay_text(graph, node)
     if op.target == "fk.reduce":
         return reduce_text(graph, node)
+    if op.target in ("fk.take", "fk.gather") and len(operands) == 2:
+        source, index = (tensor_text(graph, t) for t in operands)
+        return f"of {source}, by {index} along {op.kwarg('dim')}"
     if op.writes and operands:
         return "writes " + ", ".join(place_text(graph, operands[k]) for k in op.writes)
     if not results:
@@ -201,7 +208,7 @@ def tensor_text(graph: Graph, tensor: NodeId) -> str:
         if target == "fk.load":
             return tensor_text(graph, graph.operands(op)[0])
         if target != "fk.input" and graph.is_value(tensor):
-            return base_name(graph.op(op)) if target not in ("fk.cast", "fk.fill") else op_title(graph, op)
+            return op_title(graph, op) if target in ("fk.cast", "fk.fill", "fk.reduce") else base_name(graph.op(op))
     return payload.name or tensor[1:]
 
 
@@ -289,15 +296,23 @@ def index_text(index: tuple[Form, ...], shape: tuple[int, ...]) -> str | None:
     """Index forms as Python would write them, ``[0,1:,::2]``; None where they are no list of numbers and slices."""
     pieces, last = [], -1
     for form, size in zip(index, shape, strict=True):
-        if form.is_constant:
-            pieces.append(":" if size == 1 and form.const == 0 and len(shape) > 1 else str(form.const))
+        moving = [(atom, c) for atom, c in form.terms if _axis(atom) is not None or not isinstance(atom, Var)]
+        if not moving:
+            pieces.append(":" if size == 1 and form == Form() and len(shape) > 1 else print_form(form))
             continue
-        (atom, step), *more = form.terms
+        (atom, step), *more = moving
         axis = _axis(atom)
         if more or axis is None or axis <= last or not isinstance(atom, Var):
             return None
         last = axis
-        pieces.append(_slice(form.const, form.const + step * (atom.extent - 1) + (1 if step > 0 else -1), step, size))
+        start = form - Form.of(atom) * step
+        if start.is_constant:
+            stop = start.const + step * (atom.extent - 1) + (1 if step > 0 else -1)
+            pieces.append(_slice(start.const, stop, step, size))
+        elif step == 1:  # a number of the call moves it
+            pieces.append(f"{print_form(start)}:{print_form(start + atom.extent)}")
+        else:
+            return None
     return f"[{_joined(pieces)}]" if pieces else "[]"
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import networkx as nx
+from graphlib import CycleError, TopologicalSorter
 
 from fusekit.ids import ITERDOMAIN, SEGMENT, TENSOR, NodeId, kind_of
 from fusekit.ir.domains import AlignedSplit, Kind, Merge, Split, aligned_extents, split_extents
@@ -55,16 +54,18 @@ def reductions_stay_apart(graph: Graph) -> Problems:
 def transforms_are_a_dag(graph: Graph) -> Problems:
     """No iteration domain is made twice, or from itself."""
     made: dict[NodeId, NodeId] = {}
-    order: nx.DiGraph = nx.DiGraph()
+    order: TopologicalSorter[NodeId] = TopologicalSorter()
     for node in graph.transforms():
-        order.add_edges_from((i, node) for i in graph.operands(node))
-        order.add_edges_from((node, i) for i in graph.results(node))
+        order.add(node, *graph.operands(node))
         for i in graph.results(node):
             if i in made:
                 yield i, f"is made by {made[i]} and by {node}"
             made[i] = node
-    if not nx.is_directed_acyclic_graph(order):
-        yield NodeId(str(next(iter(nx.find_cycle(order)))[0])), "is made from itself"
+            order.add(i, node)
+    try:
+        order.prepare()
+    except CycleError as error:
+        yield error.args[1][0], "is made from itself"
 
 
 def domains_cover_logical(graph: Graph) -> Problems:
@@ -82,7 +83,7 @@ def domains_cover_logical(graph: Graph) -> Problems:
 
 
 def cover(graph: Graph, axes: tuple[NodeId, ...], logical: tuple[NodeId, ...]) -> str | None:
-    """What is wrong with ``axes`` as a transform of ``logical``: transforms are undone until the logical axes are left."""
+    """What is wrong with ``axes`` as a transform of ``logical``; transforms are undone until those are left."""
     left = list(axes)
     if len(set(left)) < len(left):
         return "names an axis twice"

@@ -13,13 +13,25 @@ from typing import TYPE_CHECKING
 
 from fusekit.errors import TextSyntaxError
 from fusekit.ids import NodeId
-from fusekit.ir.domains import AlignedSplit, DomainKind, IterDomain, Kind, Merge, Parallel, Split, TensorDomain, Transform
+from fusekit.ir.domains import (
+    AlignedSplit,
+    DomainKind,
+    IterDomain,
+    Kind,
+    Merge,
+    Parallel,
+    Split,
+    TensorDomain,
+    Transform,
+)
 
 if TYPE_CHECKING:
     from fusekit.ir.draft import Draft
     from fusekit.ir.graph import Graph
 
-_DOMAIN = re.compile(r"domain (\S+)(?: in (\S+))? (root|logical|loop|allocation) \[(.*?)\](?: contiguous \[([tf, ]*)\])?")
+_DOMAIN = re.compile(
+    r"domain (\S+)(?: in (\S+))? (root|logical|loop|allocation) \[(.*?)\](?: contiguous \[([tf, ]*)\])?"
+)
 _ID = re.compile(r"(#\S+) : (\d+) (\w+) (\w+)")
 _TRANSFORM = re.compile(r"(!\S+) (#\S+(?:, #\S+)?) = (split|merge|aligned)\((.*)\)(.*)")
 

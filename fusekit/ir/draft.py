@@ -154,7 +154,7 @@ class Draft:
         strides: Sequence[int | None] | None = None,
         because: Reason | None = None,
     ) -> None:
-        """The axes, in order, of a domain that a tensor or the segment itself has in the segment; replaces the old ones.
+        """The axes, in order, of a domain of a tensor, or of the segment itself, in the segment; old ones go.
 
         ``contiguity`` and ``strides`` (elements): of an allocation, one an axis.
         """

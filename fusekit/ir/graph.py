@@ -255,7 +255,7 @@ class Graph:
         return Draft(self, by)
 
     def __eq__(self, other: object) -> bool:
-        """The same text but for the users' lines: comparing payloads would not do, since NaN is not NaN and 1 is True."""
+        """The same text but for the users' lines: comparing payloads won't do, since NaN is not NaN and 1 is True."""
         if not isinstance(other, Graph):
             return NotImplemented
         from fusekit.ir.text import print_graph

@@ -171,7 +171,12 @@ COMMON = (
     Invariant("memory-is-ordered", _memory_is_ordered),
 )
 PROGRAM = (*COMMON, Invariant("only-places", _only_places))
-FUNCTIONAL = (*COMMON, Invariant("values-are-pure", _values_are_pure), Invariant("shapes-agree", _shapes_agree), Invariant("reductions-fit", _reductions_fit))
+FUNCTIONAL = (
+    *COMMON,
+    Invariant("values-are-pure", _values_are_pure),
+    Invariant("shapes-agree", _shapes_agree),
+    Invariant("reductions-fit", _reductions_fit),
+)
 SEGMENTED = (
     *FUNCTIONAL,
     Invariant("every-op-has-a-segment", _every_op_has_a_segment),

@@ -117,10 +117,11 @@ def _assume(form: Form, guard: Guard) -> Form:
 def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
     """Addresses in the order of the graph's blocks, then numbers."""
     numbers, blocks = dict(nest.names.numbers), graph.blocks()
-    loops = set(nest.loops.order)
+    loops, recorded = set(nest.loops.order), {number.index: number for number in graph.numbers()}
     for form in _all_forms(nest):
         for var in form.free - loops:
-            numbers.setdefault(var.name, Number(int(var.name[1:]), 0))
+            index = int(var.name[1:])  # a parameter whose call became an index: only forms still name it
+            numbers.setdefault(var.name, recorded.get(index, Number(index, 0)))
     addresses = tuple(
         Param(name, node=block)
         for block, name in sorted(nest.names.blocks.items(), key=lambda item: blocks.index(item[0]))

@@ -13,7 +13,7 @@ from fusekit.lower.assemble import assemble
 from fusekit.lower.build import Nest, build
 from fusekit.lower.hazards import Protected, protect
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
-from fusekit.lower.program import For, Param, Program
+from fusekit.lower.program import For, Load, Param, Program
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.scalars import scalar_of
 from fusekit.memory import Race
@@ -21,8 +21,8 @@ from fusekit.ops import REGISTER
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200
-# Elements from which on starting threads (some 20 us) costs less than they save.
-PARALLEL_FROM = 1 << 18
+# Elements from which on threads save more (100 us a million, serially) than they cost to start and to wait for.
+PARALLEL_FROM = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def lower_segment(
     safe = protect(nest, ordered)
     parallel = threaded and safe.order == "any" and prod(nest.loops.space) >= PARALLEL_FROM
     program = assemble(graph, nest, safe.snapshots, safe.kept, safe.order == "backward", parallel)
-    source = print_cpu(program, name, graph, _notes(graph, nest, safe))
+    source = print_cpu(program, name, graph, _notes(graph, nest))
     return _kernel(source, program, nest, safe)
 
 
@@ -129,23 +129,19 @@ def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
     return "_".join(["fk", *list(words)[:4]]) if words else "fk_copy"
 
 
-def _notes(graph: Graph, nest: Nest, safe: Protected) -> list[str]:
+def _notes(graph: Graph, nest: Nest) -> list[str]:
     """One line a block: which tensors of it the kernel touches."""
-    notes = []
-    for block in (block for block in graph.blocks() if block in nest.names.blocks):
-        name = nest.names.blocks[block]
-        places = {
-            graph.operands(op)[0]: None for item in nest.items if item.block == block for op in item.statement.ops
-        }  # type: ignore[union-attr]
-        places.update(
-            {graph.operands(op)[1]: None for root in nest.roots if root.block == block for op in root.store.ops}
-        )
-        parts = []
-        for place in places:
-            layout = graph.layout(place)
-            parts.append(f"{place} {layout.dtype} {list(layout.shape)}")
-        notes.append(f"{name}: block {block}: {', '.join(parts)}")
-    return notes
+    touched: dict[NodeId, dict[NodeId, None]] = {block: {} for block in graph.blocks() if block in nest.names.blocks}
+    for item in nest.items:
+        if isinstance(item.statement, Load) and item.block is not None:
+            touched[item.block].update((graph.operands(op)[0], None) for op in item.statement.ops)
+    for root in nest.roots:
+        touched[root.block].update((graph.operands(op)[1], None) for op in root.store.ops)
+    return [
+        f"{nest.names.blocks[block]}: block {block}: "
+        + ", ".join(f"{place} {graph.layout(place).dtype} {list(graph.layout(place).shape)}" for place in places)
+        for block, places in touched.items()
+    ]
 
 
 __all__ = ["CannotLower", "Kernel", "can_lower", "lower_segment"]

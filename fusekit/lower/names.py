@@ -15,9 +15,14 @@ class Names:
     """Gives names out; words that the source itself needs (helpers, ``range``, types) are taken from the start."""
 
     def __init__(self, reserved: Iterable[str] = ()):
-        self._used = {*reserved, *keyword.kwlist, *dir(builtins)}
+        self._reserved = {*reserved, *keyword.kwlist, *dir(builtins)}
+        self._used = set(self._reserved)
         self.blocks: dict[NodeId, str] = {}
         self.numbers: dict[str, Number] = {}
+
+    def is_reserved(self, word: str) -> bool:
+        """Does the source itself need this word?"""
+        return word in self._reserved
 
     def fresh(self, wanted: str) -> str:
         """``wanted`` as an identifier, with ``_1``, ``_2``, ... where it is taken."""

@@ -170,10 +170,14 @@ class Puller:
             case "fk.fill":
                 expr, wanted = self._number(op.kwarg("value"), payload.dtype), "fill"
             case "fk.iota":
-                start, step = (cast("int | float", op.kwarg(word)) for word in ("start", "step"))
+                start, step = (cast("int | float | Number", op.kwarg(*word)) for word in (("start", 0), ("step", 1)))
+                for number in (n for n in (start, step) if isinstance(n, Number)):
+                    self.names.number(number)
                 expr, wanted = Position(index[0], start, step, payload.dtype), "arange"
             case _:
                 expr, wanted = self._apply(node, names), _word(op.target)
+                if self.names.is_reserved(wanted) and names:  # exp_x = exp(x)
+                    wanted = f"{wanted}_{names[0].split('_')[0]}"
         free = frozenset[Var]().union(*(form.free for form in index)) if op.target == "fk.iota" else frozenset[Var]()
         return self._assign(wanted, expr, payload, tuple((name, frozenset()) for name in names), free, node)
 

@@ -56,11 +56,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """``start + step * form``: an element of an arange."""
+    """``start + step * form``: an element of an arange; a start or step may be a number that the caller passes."""
 
     form: Form
-    start: int | float
-    step: int | float
+    start: int | float | Number
+    step: int | float | Number
     dtype: DType
 
 

@@ -8,7 +8,7 @@ from math import prod
 
 from fusekit.dtypes import BF16, BOOL, F16, F64, I64, DType
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, Number
 from fusekit.ops import REGISTER, Kind, Refusal, Scalar, cast, functions, literal, plan
 from fusekit.ops.text import parameter as parameter_text
 
@@ -65,12 +65,14 @@ def bits(name: str, source: DType, target: DType) -> str:
     return unpack(f"{kind}({raw}).view({seen})", target)  # Numba views only what is wrapped on the spot
 
 
-def position(form: str, start: int | float, step: int | float, dtype: DType) -> str:
+def position(form: str, start: int | float | Number, step: int | float | Number, dtype: DType) -> str:
     """An element of an arange: computed in int64 or float64, as ATen does."""
-    if isinstance(start, int) and isinstance(step, int):
-        scaled = f"({form})" if step == 1 else f"{step}*({form})"
-        return cast(f"np.int64({scaled} + {start})" if start else f"np.int64({scaled})", I64, dtype)
-    return cast(f"(np.float64({start!r}) + np.float64({step!r})*np.float64({form}))", F64, dtype)
+    values = [x.example if isinstance(x, Number) else x for x in (start, step)]
+    first, each = (f"n{x.index}" if isinstance(x, Number) else repr(x) for x in (start, step))
+    if any(isinstance(value, float) for value in values):
+        return cast(f"(np.float64({first}) + np.float64({each})*np.float64({form}))", F64, dtype)
+    scaled = f"({form})" if each == "1" else f"{each}*({form})"
+    return cast(f"np.int64({scaled})" if first == "0" else f"np.int64({scaled} + {first})", I64, dtype)
 
 
 def convert(name: str, source: DType, target: DType) -> str:

@@ -54,6 +54,8 @@ HIDDEN_WRITES: dict[str, HiddenWrite] = {
 }
 """Ops that write arguments behind their schema's back: batch norms in training update their running statistics."""
 
+_SILENT = _packets("_native_batch_norm_legit", "_batch_norm_with_update")
+
 FILLS: frozenset[str] = _packets(
     "full.default",
     "zeros.default",
@@ -207,6 +209,11 @@ def is_random(target: str) -> bool:
 def raises_on_data(target: str) -> bool:
     """May the op raise because of values? Pointwise ops that do are refused by ``plan`` and run as library calls."""
     return _packet(functional(target) or target) in RAISING
+
+
+def bumps_versions(target: str) -> bool:
+    """Does eager bump the versions of what the op writes? No batch norm does, whatever its schema says."""
+    return target not in HIDDEN_WRITES and _packet(target) not in _SILENT
 
 
 def hidden_writes(target: str, args: tuple[object, ...]) -> tuple[int, ...]:

@@ -3,8 +3,9 @@
 from fusekit.passes.alias_groups import AliasGroups
 from fusekit.passes.base import Pass
 from fusekit.passes.functionalize import Functionalize
+from fusekit.passes.schedule import SchedulePass
 from fusekit.passes.segment import SegmentOps
 
 PIPELINE: tuple[Pass, ...] = (AliasGroups(), Functionalize(), SegmentOps())
 
-__all__ = ["PIPELINE", "AliasGroups", "Functionalize", "Pass", "SegmentOps"]
+__all__ = ["PIPELINE", "AliasGroups", "Functionalize", "Pass", "SchedulePass", "SegmentOps"]

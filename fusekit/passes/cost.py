@@ -1,13 +1,16 @@
-"""How many values one element of a value needs: what a loop body would have to compute."""
+"""How many values one element of a value needs, and how often: what a loop body would have to compute."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 
 from fusekit.index import Form, Var, loop_vars
 from fusekit.passes.values import GATHER, OVERLAY, REDUCE, TAKE, WINDOW, Index, Value, broadcast_index, put, value_index
 
 PULLS = 300  # distinct (value, index) pairs in one loop body
+REPEATS = 4  # times that one element of a reduction is computed over again
 ATOMS = 48  # div and mod atoms in one index
 
 
@@ -17,10 +20,21 @@ def heaviness(form: Form) -> int:
     return sum(1 if isinstance(atom, Var) else 1 + heaviness(atom.of) for atom, _ in form.terms)
 
 
-def pulls(value: Value, limit: int = PULLS) -> int:
-    """Distinct (value, index) pairs below one element of ``value``; ``limit + 1`` for anything above the limit."""
+@dataclass
+class Cost:
+    """``pulls``: distinct (value, index) pairs below one element; ``repeats``: the most often that a loop nest computes
+    one element of a reduction, with everything moved out of the loops that it does not depend on."""
+
+    pulls: int = 0
+    repeats: int = 1
+    around: dict[Var, frozenset[Var]] = field(default_factory=dict)  # variable of a reduction -> the loops around it
+
+
+def cost_of(value: Value, limit: int = PULLS) -> Cost:
+    """The cost of ``value``; counting stops above ``limit`` pulls, and an index of too many atoms counts as that."""
     seen: set[tuple[int, Index]] = set()
     todo: list[tuple[Value, Index]] = [(value, loop_vars(value.shape))]
+    cost = Cost()
     while todo and len(seen) <= limit:
         v, index = todo.pop()
         key = (v.number, index)
@@ -28,9 +42,36 @@ def pulls(value: Value, limit: int = PULLS) -> int:
             continue
         seen.add(key)
         if max(map(heaviness, index), default=0) > ATOMS:
-            return limit + 1
-        todo.extend(_needs(v, index, len(seen)))
-    return min(len(seen), limit + 1)
+            cost.pulls = limit + 1
+            return cost
+        needs = _needs(v, index, len(seen))
+        if v.kind == REDUCE:
+            _nest(cost, index, needs[0][1])
+        todo.extend(needs)
+    cost.pulls = min(len(seen), limit + 1)
+    return cost
+
+
+def pulls(value: Value, limit: int = PULLS) -> int:
+    """Distinct (value, index) pairs below one element of ``value``; ``limit + 1`` for anything above the limit."""
+    return cost_of(value, limit).pulls
+
+
+def _nest(cost: Cost, index: Index, operand: Index) -> None:
+    """A reduction at ``index`` runs inside every loop around the variables of ``index``, needed or not.
+
+    ``(x - x.mean(0)).sum(1)`` reads the mean at the variable of the sum, whose loop stands inside that over the rows:
+    each mean is computed once a row. The loops of the result, and those of one reduction, can be put in any order, so
+    a reduction that reads only some of those repeats nothing.
+    """
+    free = _free(index)
+    around = free.union(*(cost.around.get(var, frozenset()) for var in free))
+    cost.repeats = max(cost.repeats, prod(var.extent for var in around - free))
+    cost.around.update(dict.fromkeys(_free(operand) - free, around))
+
+
+def _free(index: Index) -> frozenset[Var]:
+    return frozenset().union(*(form.free for form in index))
 
 
 def _needs(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
@@ -40,21 +81,18 @@ def _needs(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
     if v.kind == OVERLAY:
         return [(v.operands[0], index), (v.operands[1], put(value_index(v), index, v.shape))]
     if v.kind == REDUCE:
-        return [(v.operands[0], reduced_index(v, index))]
+        return [(v.operands[0], reduced_index(v, index, pull))]
     if v.kind in (TAKE, GATHER):
         return _looked_up(v, index, pull)
     return [(o, broadcast_index(o.shape, index)) for o in v.operands]
 
 
-def reduced_index(v: Value, index: Index) -> Index:
-    """Where the operand of a reduction is read: its own variables ``r<value>_<dimension>`` in the dimensions reduced.
-
-    A value is never below itself, so these names clash with none that ``index`` can hold.
-    """
+def reduced_index(v: Value, index: Index, pull: int) -> Index:
+    """Where a reduction reads its operand: at variables of this pull alone, r<pull>_<dimension>, where it reduces."""
     dims, outer = v.detail[1], iter(index)
     assert isinstance(dims, tuple)
     cells = loop_vars(v.operands[0].shape)
-    own = {d: Form.of(Var(f"r{v.number}_{d}", v.operands[0].shape[d])) if cells[d].terms else Form() for d in dims}
+    own = {d: Form.of(Var(f"r{pull}_{d}", v.operands[0].shape[d])) if cells[d].terms else Form() for d in dims}
     return tuple(own[k] if k in own else next(outer) for k in range(len(cells)))
 
 

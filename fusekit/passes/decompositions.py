@@ -1,10 +1,10 @@
-"""Every op that is fused by its definition, by overload: reductions, norms, losses, look-ups by an index tensor."""
+"""Every op that is fused by its definition, by overload: reductions, norms, losses, look-ups, triangles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fusekit.passes import lookups, losses, norms, reductions, softmax
+from fusekit.passes import lookups, losses, norms, reductions, softmax, triangles
 from fusekit.passes.lookups import Step
 from fusekit.passes.movement import Call
 
@@ -16,4 +16,5 @@ DECOMPOSITIONS: dict[str, Decomposition] = {
     **norms.RULES,
     **losses.RULES,
     **lookups.RULES,
+    **triangles.RULES,
 }

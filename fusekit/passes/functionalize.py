@@ -179,10 +179,9 @@ class _Walk:
         if closed:
             memory.flush(closed, Reason.of("flush-no-relation"))
         value = self._value(write, reads)
-        if self._is_heavy(value):
+        if because := self._heaviness(value):
             # The producers are cut, not this op: else every later op would be cut again.
-            count = cost.pulls(value)
-            memory.flush([block for block, _ in reads], Reason.of("flush-budget", pulls=count))
+            memory.flush([block for block, _ in reads], because)
             self._mark = len(self.values)
             value = self._value(write, reads)
         memory.write(write.block, write.region, value)
@@ -203,10 +202,14 @@ class _Walk:
             name = "read-composed" if value.kind == OVERLAY else "read-forwarded"
             self.emitter.draft.note((self.values.current,), Reason.of(name, writer=made.of), (place,))
 
-    def _is_heavy(self, value: Value) -> bool:
+    def _heaviness(self, value: Value) -> Reason | None:
+        """Why one loop body should not compute the value; None where it may."""
         if not value.maps and len(self.values) - self._mark <= cost.PULLS:
-            return False
-        return cost.pulls(value) > cost.PULLS
+            return None
+        found = cost.cost_of(value)
+        if found.repeats > cost.REPEATS:
+            return Reason.of("flush-repeats", times=found.repeats)
+        return Reason.of("flush-budget", pulls=found.pulls) if found.pulls > cost.PULLS else None
 
     # ---- library calls
 

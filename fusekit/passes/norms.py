@@ -45,12 +45,23 @@ def _inner(call: Call, source: NodeId, position: int) -> tuple[int, ...] | None:
     return tuple(range(rank - len(normalized), rank))
 
 
+def _is_recorded_right(call: Call, weight: NodeId | None) -> bool:
+    """With weights of another dtype eager's statistics have the weights', and torch's fake tensors say the input's."""
+    seen = any(call.graph.users(t) for t in call.results[1:])
+    return not seen or weight is None or dtype_of(call, weight) in (
+        dtype_of(call, call.operands[0]),
+        dtype_of(call, call.results[1]),
+    )
+
+
 def layer_norm(call: Call) -> Writes:
     """(x - mean) * rstd * weight + bias, mean, rstd."""
     source, dims, eps = call.operands[0], _inner(call, call.operands[0], 1), _number(call.arg(4, "eps"))
     if is_empty(call):
         return ()
     if dims is None or eps is None or not count(shape_of(call, source), dims):
+        return None
+    if not _is_recorded_right(call, call.tensor(2, "weight")):
         return None
 
     def moments(b: Build, x: Value) -> tuple[Value, Value, Value]:
@@ -143,6 +154,8 @@ def group_norm(call: Call) -> Writes:
     batch, channels, _, groups = (call.arg(k, name) for k, name in ((3, "N"), (4, "C"), (5, "HxW"), (6, "group")))
     eps, shape = _number(call.arg(7, "eps")), shape_of(call, source)
     if not isinstance(groups, int) or eps is None or shape[:2] != (batch, channels) or 0 in shape:
+        return None
+    if not _is_recorded_right(call, call.tensor(1, "weight")):
         return None
     size = shape[1] // groups
     split = (shape[0], groups, size, *shape[2:])

@@ -38,7 +38,7 @@ def _compile(kernel: Kernel, signature: str) -> Callable[..., None]:
     except OSError:  # a read-only home: compile every time
         path, on_disk = f"<{kernel.name}>", False
 
-    def build(suffix: str, parallel: object) -> Callable[..., None]:
+    def build(suffix: str, parallel: Any) -> Callable[..., None]:
         function = _execute(kernel.source, path, helpers.compiled())[kernel.name]
         function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
         compiler = numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk, parallel=parallel)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from types import CodeType
 from typing import Any
 
 import numba
@@ -15,10 +15,15 @@ from fusekit.run import intrinsics
 
 
 def texts() -> Iterator[str]:
-    """The source of all helpers: part of what a compiled kernel depends on, which Numba does not check."""
-    homes = {function.__module__ for function in ops.functions().values()}
-    for name in (*sorted(homes), intrinsics.__name__):
-        yield inspect.getsource(sys.modules[name])
+    """What the helpers do, as loaded: part of what a compiled kernel depends on, which Numba does not check."""
+    for name, function in sorted(ops.functions().items()):
+        yield f"{name} {_fingerprint(function.__code__)}"
+    yield inspect.getsource(intrinsics)
+
+
+def _fingerprint(code: CodeType) -> str:
+    constants = [_fingerprint(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 @cache

@@ -9,6 +9,7 @@ import torch
 
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Operand
+from fusekit.ops.extern import bumps_versions
 from fusekit.run.decode import Leaves, Reader, reader
 from fusekit.run.memory import Blocks, Memory, Place, is_at, place_of
 
@@ -103,7 +104,7 @@ def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
     """Places in blocks of arguments and captures that some op writes."""
     found: dict[Place, None] = {}
     for op in graph.ops():
-        for operand in graph.op(op).writes:
+        for operand in graph.op(op).writes if bumps_versions(graph.op(op).target) else ():
             tensor = graph.operands(op)[operand]
             if not graph.is_value(tensor):
                 place = place_of(graph, blocks.number, tensor)

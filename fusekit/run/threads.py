@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import numba
+from numba import threading_layer  # type: ignore[attr-defined]
+from numba.core import config as numba_config
 
 # Layers that two threads may enter at once; Numba's third one, workqueue, aborts the process then.
 _LAYERS = ("tbb", "omp")
+_CONFIG: Any = numba_config
 _state = {"forked": False}
 
 
@@ -34,21 +38,21 @@ def available() -> bool:
 def _running() -> bool:
     """Did someone start a safe layer before us?"""
     try:
-        return numba.threading_layer() in _LAYERS
+        return threading_layer() in _LAYERS
     except ValueError:
         return False
 
 
 def _start(layer: str) -> bool:
-    if numba.config.THREADING_LAYER not in ("default", "threadsafe", layer):  # the user's choice stays
+    if _CONFIG.THREADING_LAYER not in ("default", "threadsafe", layer):  # the user's choice stays
         return False
-    before = numba.config.THREADING_LAYER
+    before = _CONFIG.THREADING_LAYER
     try:
         import_module(f"numba.np.ufunc.{layer}pool")
-        numba.config.THREADING_LAYER = layer
+        _CONFIG.THREADING_LAYER = layer
         _tiny(4)
     except (ImportError, ValueError, RuntimeError):
-        numba.config.THREADING_LAYER = before
+        _CONFIG.THREADING_LAYER = before
     return _running()
 
 
@@ -66,7 +70,7 @@ def _tiny(n: int) -> None:
 
 
 # Numba must not fuse two loops over raw addresses, nor make loops of its own.
-OPTIONS = {
+OPTIONS: Any = {
     "prange": True,
     "comprehension": False,
     "reduction": True,

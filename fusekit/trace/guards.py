@@ -29,6 +29,13 @@ class Looked:
     read: Mapping[tuple[Any, ...], Any]
     pins: tuple[Any, ...]
 
+    @property
+    def without_numbers(self) -> tuple[Any, ...]:
+        """The key with numbers among the arguments known by type only: calls that one Script may stand for."""
+        spec, rest, *more = self.key
+        steady = tuple([(k, t[0]) if type(self.leaves[k]) in (int, float) else (k, t) for k, t in rest])
+        return (spec, steady, *more)
+
     def inputs(self, recording: Recording) -> list[torch.Tensor]:
         """The tensors of this call for the results of ``^in``, in order."""
         return [
@@ -77,7 +84,7 @@ class Key:
             tuple([isinstance(t, torch.Tensor) for t in captured]),
             tuple([layout_of(t, self.is_exact) for t in tensors]),
             meeting([Span.of_storage(t) if self.is_exact else Span.of(t) for t in tensors]),
-            tuple([token(value) for value in values]),
+            tuple([v if type(v) in _PLAIN else token(v) for v in values]),
             ambient(),
         )
         places = {entry.identity: t for entry, t in zip(self.tensors, captured, strict=True)}
@@ -91,6 +98,7 @@ def flatten(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[An
     return args, len(args)
 
 
+_PLAIN = frozenset((bool, str, type(None)))
 _LEAVES = frozenset((torch.Tensor, torch.nn.Parameter, *SIMPLE))
 
 

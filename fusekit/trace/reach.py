@@ -48,8 +48,13 @@ class Entry:
 
     def read(self) -> Any:
         """What is there now; ``MISSING`` where nothing is."""
+        how, key = self.how, self.key
         try:
-            return read(self.how, self.holder, self.key)
+            if how == "item":
+                return self.holder[key]
+            if how == "cell":
+                return self.holder.cell_contents
+            return len(self.holder) if how == "len" else getattr(self.holder, key)
         except (KeyError, IndexError, AttributeError, ValueError):
             return MISSING
 
@@ -59,16 +64,6 @@ class Missing:
 
 
 MISSING = Missing()
-
-
-def read(how: str, holder: Any, key: Any) -> Any:
-    if how == "item":
-        return holder[key]
-    if how == "cell":
-        return holder.cell_contents
-    if how == "len":
-        return len(holder)
-    return getattr(holder, key)
 
 
 def names_of(code: types.CodeType) -> frozenset[str]:
@@ -212,8 +207,9 @@ class Reach:
     def _dict(self, at: _Visit, held: dict[Any, Any]) -> None:
         self.contents.watch(held, at.path)
         self._add(at, "len", held, None, len(held), f"len({at.path})", False)
-        for key, value in list(held.items()):
-            path = f"{at.path}.{key}" if at.attribute_style else f"{at.path}[{key!r}]"
+        for k, (key, value) in enumerate(list(held.items())):
+            shown = repr(key) if isinstance(key, SIMPLE) else f"{type(key).__name__} {k}"
+            path = f"{at.path}.{key}" if at.attribute_style else f"{at.path}[{shown}]"
             self._add(at, "item", held, key, value, path, False)
 
     def _sequence(self, at: _Visit, held: Any) -> None:

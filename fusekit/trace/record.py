@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,8 +125,12 @@ def _run(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No log of errors that eager would raise anyway, and no autocast cache that would keep fakes."""
-    level, cache = _FAKES_LOG.level, torch.is_autocast_cache_enabled()
+    """No log of errors that eager would raise anyway, and no autocast cache that would keep fakes.
+
+    No garbage collection either: its callbacks would look like calls of the function.
+    """
+    level, cache, collects = _FAKES_LOG.level, torch.is_autocast_cache_enabled(), gc.isenabled()
+    gc.disable()
     _FAKES_LOG.setLevel(logging.CRITICAL)
     torch.set_autocast_cache_enabled(False)
     try:
@@ -133,6 +138,8 @@ def _quiet() -> Iterator[None]:
     finally:
         _FAKES_LOG.setLevel(level)
         torch.set_autocast_cache_enabled(cache)
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager

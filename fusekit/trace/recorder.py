@@ -25,7 +25,7 @@ from fusekit.trace.nested import tensors_in
 from fusekit.trace.oracle import Verdict, ask_eager, lacks_kernel
 from fusekit.trace.origin import UNKNOWN, user_origin
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
-from fusekit.trace.schema import base_name, operands
+from fusekit.trace.schema import base_name, defined_results, operands
 
 aten = torch.ops.aten
 NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
@@ -143,7 +143,7 @@ class Recorder(TorchDispatchMode):
                 what = f"{base_name(func)}() changes what a tensor's storage is"
                 raise UnsupportedError(what, self.where(), "make a new tensor instead")
             self._raise_as_eager(func, args, kwargs)
-            if func.namespace == "prim" or func in _UNRECORDED:
+            if func.namespace in ("prim", "profiler") or func in _UNRECORDED:
                 return self._run(func, args, kwargs)
             return self._record(func, args, kwargs)
 
@@ -156,7 +156,7 @@ class Recorder(TorchDispatchMode):
         written = list(tensors_in(operands(func, args, kwargs)[0]))
         shapes = [t.shape for t in written]
         out = self._run(func, args, kwargs)
-        results = list(tensors_in(out))
+        results = defined_results(func, list(tensors_in(out)))
         self._check_results(func, results, written)
         for t, shape in zip(written, shapes, strict=True):
             self._check_destination(func, t, shape)

@@ -150,7 +150,7 @@ class _Shadow(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func is TensorClass.grad.__get__ and id(args[0]) in self.tokens:  # read, not called: it has no row
+        if func == TensorClass.grad.__get__ and id(args[0]) in self.tokens:  # read, not called: it has no row
             return args[0].grad
         if self.at >= len(self.rows):
             raise _Diverged
@@ -159,7 +159,7 @@ class _Shadow(TorchFunctionMode):
         key: list[Any] = []
         numbers: list[Scalar] = []
         _walk((tuple(args), dict(kwargs or {})), lambda t: self.tokens.get(id(t), id(t)), key, numbers)
-        if func is not row.function or tuple(key) != row.key:
+        if func != row.function or tuple(key) != row.key:
             raise _Diverged
         for value, recorded, free in zip(numbers, row.numbers, row.free, strict=True):
             self._take(value, recorded, free)

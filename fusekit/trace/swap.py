@@ -63,7 +63,7 @@ class Swap(TorchFunctionMode):
         if func in refusals.AUTOGRAD_STATE and on_callers:
             what = f"{refusals.AUTOGRAD_STATE[func]} on an argument or captured tensor"
             raise UnsupportedError(what, recorder.where(), refusals.USE_COMPILE)
-        if func is TensorClass.grad.__get__ and on_callers:  # a captured tensor like any other, by path
+        if func == TensorClass.grad.__get__ and on_callers:  # a captured tensor like any other, by path
             return args[0].grad
         start = len(recorder.calls)
         args, kwargs = mapped(tuple(args), recorder.fake), mapped(kwargs, recorder.fake)

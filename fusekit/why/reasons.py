@@ -32,6 +32,7 @@ SENTENCES: dict[str, str] = {
     "flush-no-relation": "no closed relation between this access and a pending write",
     "flush-overlays": "{count} live overlays",
     "flush-budget": "one element would need {pulls} values: the producers are written to memory first",
+    "flush-repeats": "a reduction would be computed {times} times over: the producers are written to memory first",
     "taken-along": "written too, since it still reads {block} before that is overwritten",
     "library-call": "no generated kernel: {because}",
     "only-views": "only a view: nothing to compute",
@@ -48,6 +49,23 @@ SENTENCES: dict[str, str] = {
     "alias-only": "only views of what is there: nothing is launched",
     "extern-call": "a library call",
     "nothing-to-do": "no element to compute",
+    # schedule
+    "scheduled-by": "{scheduler}, for {target}: {chain}",
+    "runs-over": "the loops run over {space}, the space of {root}",
+    "refused-by": "not {scheduler}: {because}",
+    "no-scheduler": "no scheduler accepts it",
+    "not-only-views": "{op} is more than a view",
+    "no-library-call": "no library call",
+    "computes-nothing": "it stores nothing",
+    "has-reductions": "{op} is a reduction ({count} in all)",
+    "read-across": "{place} is walked across the innermost loop",
+    "read-in-part": "{op} reads a part of a value, or puts one into another",
+    "no-reduction": "it has no reduction",
+    "folds-differ": "{first} and {second} fold other axes",
+    "reads-again": "{op} needs the elements again after {reduction}",
+    "reads-once": "nothing needs the elements again after a reduction",
+    "read-along": "everything is walked along the innermost loop",
+    "read-whole": "everything is read whole",
 }
 
 

@@ -1,6 +1,7 @@
 """Hand-written kernels in the printer's language: their sources simulated, their PTX assembled, and run on a device."""
 
 import random
+import re
 import threading
 
 import numpy as np
@@ -21,6 +22,7 @@ def test_a_kernel_moves_16_bytes_a_thread_and_stays_in_registers(sample: Sample)
     assert made.accesses["ld", "global", 16] and not made.uses_local
     assert made.accesses["st", "global", 16] or sample.name.startswith("row_sum")
     assert made.registers <= 64
+    assert not re.search(r"fma|(add|mul|sub|div)[.]rn[.]f64", sample.ptx().text)
 
 
 def fresh(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,35 @@ def test_empty_graph_is_a_picture(empty: Graph) -> None:
 @pytest.fixture
 def empty() -> Graph:
     return samples.empty_graph("nothing")
+
+
+def test_no_folder_of_this_machine_is_in_a_picture() -> None:
+    graph = samples.program()
+    draft = graph.draft("edit")
+    exp = NodeId("^0")
+    draft.replace(exp, replace(graph.op(exp), origin=samples.Origin("/home/someone/project/model.py", 7, "Net.Linear")))
+    shown = diagram(draft.finish().graph)
+    assert "project/model.py:7 in Net.Linear" in tips(shown) and "someone" not in shown.svg
+
+
+def test_far_zoom_keeps_a_deep_model_narrow() -> None:
+    root = ET.fromstring(diagram(samples.chain(60, segmented_by=1), view="segments").svg)
+    assert int(root.get("width") or 0) < 1000
+
+
+def test_value_computed_in_two_segments_comes_from_neither() -> None:
+    graph = samples.functional()
+    ops_ = [op for op in graph.ops() if op not in ("^in", "^out")]
+    draft = graph.draft("segment")
+    stores = [op for op in ops_ if graph.op(op).target == "fk.store"]
+    for store in reversed(stores):  # a is written last: the other launch still reads it
+        draft.add_segment(
+            samples.Segment("pointwise", (samples.N, samples.N)), [op for op in ops_ if op not in stores] + [store]
+        )
+    shown = draft.finish().graph
+    far = ET.fromstring(diagram(shown, view="segments", far=True).svg)
+    assert not [
+        e for e in far.iter(f"{SVG}g") if (e.get("data-from"), e.get("data-to")) in {("$0", "$1"), ("$1", "$0")}
+    ]
+    near = diagram(shown, view="segments")
+    assert {"^1", "^1~2"} <= {e.get("id") for e in ET.fromstring(near.svg).iter(f"{SVG}g")}

@@ -89,6 +89,13 @@ def test_fill_and_arange() -> None:
     check(s.finish())
 
 
+def test_arange_from_a_number_of_the_caller() -> None:
+    s = Sketch()
+    out = s.fresh((11,), I64)
+    s.store(s.op("fk.iota", [], (11,), I64, start=Number(0, 5), step=Number(1, 2)), out)
+    check(s.finish(), numbers=(7, -3))
+
+
 @pytest.mark.parametrize("strides", [(1, 6), (16, 2), (12, 1)])
 def test_stores_with_strides(strides: tuple[int, int]) -> None:
     s = Sketch()
@@ -275,3 +282,11 @@ def test_lines_name_their_ops() -> None:
     assert named["fk.store"] == "store_f32(m1, i0, add)"
     assert named["aten.add.Tensor"].startswith("add = ")
     assert kernel.source == lower_segment(graph, stores(graph)).source
+
+
+def test_names_do_not_hide_helpers() -> None:
+    s = Sketch()
+    x, out = s.fresh((4,), name="exp"), s.fresh((4,), name="range")
+    value = s.apply("aten.sigmoid.default", s.apply("aten.sigmoid.default", s.load(x)))
+    s.store(value, out)
+    assert "sigmoid_sigmoid = sigmoid(sigmoid_" in check(s.finish(), exact=False).source

@@ -43,7 +43,9 @@ def test_interpreter_is_eager_at_every_stage() -> None:
             assert report.ok, f"{program}\n{report}"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@settings(
+    max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 @given(programs(steps=6))
 def test_interpreter_is_eager_on_the_program_as_written(program: RandomProgram) -> None:
     report = differential(program.function, interpreted(program.function), program.make())
@@ -54,7 +56,13 @@ def test_hypothesis_shrinks_to_a_short_program() -> None:
     def mutates(program: RandomProgram) -> bool:
         return any(".add_(" in step.text for step in program.steps)
 
-    settings_ = settings(max_examples=500, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    settings_ = settings(
+        max_examples=500,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
     found = hypothesis.find(programs(), mutates, settings=settings_)
     assert len(found.steps) == 1 and len(found.arguments) == 1
 

@@ -224,3 +224,22 @@ def test_a_captured_iterator_is_refused():
 
 def test_a_capture_that_is_only_returned():
     assert Jit(lambda x: (x, TABLE["a"]))(torch.ones(1))[1] is TABLE["a"]
+
+
+def test_an_optimiser_step():
+    def make():
+        torch.manual_seed(0)
+        parameters = [nn.Parameter(torch.rand(3)) for _ in range(2)]
+        for p in parameters:
+            p.grad = torch.rand(3)
+        optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+        optimiser.step()  # makes its state
+        return parameters, optimiser
+
+    (want, eager), (got, ours) = make(), make()
+    eager.step()
+    recording = record(lambda: ours.step() and None)
+    paths = [source.entry.path for source in recording.inputs if isinstance(source, Capture)]
+    assert "ours.state[Parameter 0]['momentum_buffer']" in paths and sum(p.endswith(".grad") for p in paths) == 2
+    run_graph(recording, ())
+    assert all(map(torch.equal, want, got))

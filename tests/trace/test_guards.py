@@ -124,3 +124,11 @@ def test_zeros_and_nans_are_told_apart():
 def test_meeting_spans():
     spans = [Span(0, 8, 1, 1), Span(4, 6, 1, 2), Span(8, 9, 1, 3), Span(5, 5, 1, 4), Span(0, 8, 2, 5)]
     assert meeting(spans) == ((0, 4, 0, False, False), (0, 1, 4, True, False), (4, 1, 4, False, False))
+
+
+def test_the_key_without_numbers(learnt):
+    key, _, a, b = learnt
+    steady = key.look((a, b, 3), {}).without_numbers
+    assert steady == key.look((a, b, 9), {}).without_numbers != key.look((a, b, 9.0), {}).without_numbers
+    assert steady != key.look((a, a[0], 3), {}).without_numbers
+    hash(steady)

@@ -59,7 +59,6 @@ def test_cache_positions(at):
         (lambda x, n: x[:n] * 2, 1, 2),  # another length
         (lambda x, n: x.reshape(n, -1), 2, 3),  # a shape
         (lambda x, n: (x * 2.0, n), 1, 3),  # returned
-        (lambda x, n: x if n > 2 else x * 1.0, 3, 4.0),  # another type
         (lambda x, n: (x, x * 2)[n], 0, 1),  # another tensor returned
         (lambda x, n: [x] * n, 1, 2),  # another structure
         (lambda x, n: x[n] * x[2], 3, 2),  # two numbers become one

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fusekit.run.cuda.memory import F32, F64, I16, I32, I64, assembly, is_between, joined, narrow, split, widen
+from fusekit.run.cuda.memory import F32, F64, I32, I64, assembly, is_between, joined, narrow, split, widen
 from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 Lane = Callable[..., Any]
@@ -205,5 +205,3 @@ for _name in ("bf16", "f16"):
     NAMES[f"pack_lanes_{_name}"] = _pack(_name)
     NAMES[f"unpack_lanes_{_name}"] = _unpack(_name, False)
     NAMES[f"unpack_lanes_{_name}_again"] = _unpack(_name, True)
-
-__all__ = ["COMBINE", "I16", "NAMES", "call", "is_tuple", "lanes_of", "scalar_type"]

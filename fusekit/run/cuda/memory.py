@@ -108,7 +108,7 @@ def read_words(builder: Any, args: Any, name: str, count: int, space: int) -> li
     """One access that reads ``count`` elements."""
     kind, number = carrier(name, count)
     vector = ir.VectorType(kind, number) if number > 1 else kind
-    value = builder.load(element(builder, *args[:2], name, vector, space))
+    value = builder.load(element(builder, args[0], args[1], name, vector, space))
     value.align = count * WIDTHS[name]
     return [builder.extract_element(value, I32(k)) for k in range(number)] if number > 1 else [value]
 
@@ -120,7 +120,7 @@ def write_words(builder: Any, args: Any, words: list[Any], name: str, count: int
         value = ir.Constant(ir.VectorType(words[0].type, len(words)), ir.Undefined)
         for k, word in enumerate(words):
             value = builder.insert_element(value, word, I32(k))
-    done = builder.store(value, element(builder, *args[:2], name, value.type, space))
+    done = builder.store(value, element(builder, args[0], args[1], name, value.type, space))
     done.align = count * WIDTHS[name]
 
 

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -45,19 +46,15 @@ class Function:
             self._module = _checked(driver.cuModuleLoadData(ptx.text.encode() + b"\0"), ptx)
             self.handle = _checked(driver.cuModuleGetFunction(self._module, ptx.entry.encode()), ptx)
 
-    def allow_shared(self, size: int) -> None:
-        """Lets launches ask for ``size`` bytes of shared memory on top of what the kernel declares."""
-        attribute = bindings().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _checked(bindings().cuFuncSetAttribute(self.handle, attribute, size), self.ptx)
-
 
 class Launch:
     """A kernel over one grid: made once, called many times, from any thread."""
 
-    def __init__(self, function: Function, grid: Sequence[int], block: Sequence[int], shared: int = 0):
+    def __init__(self, function: Function, grid: Sequence[int], block: Sequence[int]):
         self.function = function
-        self.grid, self.block, self.shared = _extent(grid), _extent(block), shared
+        self.grid, self.block = _extent(grid), _extent(block)
         _check_extents(self.grid, self.block, function.ptx)
+        self._handle, self._device = function.handle, function.device
         self._kinds = function.ptx.kinds
         self._all_ints = "float" not in self._kinds
         self._buffers = threading.local()
@@ -72,7 +69,7 @@ class Launch:
         """
         if self._is_empty:
             return
-        device = self.function.device
+        device = self._device
         if torch._C._cuda_getDevice() != device:
             with torch.cuda.device(device):
                 self(arguments, stream)
@@ -80,8 +77,7 @@ class Launch:
         address = self._pack(arguments)
         if stream is None:
             stream = current_stream(device)
-        handle, shared = self.function.handle, self.shared
-        status = self._launch(handle, *self.grid, *self.block, shared, stream, address, 0)[0]
+        status = self._launch(self._handle, *self.grid, *self.block, 0, stream, address, 0)[0]
         if status is not self._success and status != self._success:
             self._again(status, arguments, stream)
 
@@ -112,10 +108,9 @@ class Launch:
         """A thread that never used torch on this device has no context yet; every other failure is an error."""
         driver = bindings()
         if status == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
-            _checked(driver.cuCtxSetCurrent(_primary(self.function.device)), self.function.ptx)
+            _checked(driver.cuCtxSetCurrent(_primary(self._device)), self.function.ptx)
             address = self._pack(arguments)
-            result = self._launch(self.function.handle, *self.grid, *self.block, self.shared, stream, address, 0)
-            status = result[0]
+            status = self._launch(self._handle, *self.grid, *self.block, 0, stream, address, 0)[0]
         _checked((status,), self.function.ptx)
 
 
@@ -161,8 +156,7 @@ def _words(status: Any) -> str:
 def bindings() -> Any:
     """``cuda.bindings.driver``. Raises BackendUnavailable."""
     try:
-        from cuda.bindings import driver
+        return import_module("cuda.bindings.driver")
     except ImportError as error:
         fix = "python -m pip install 'cuda-bindings>=13.0'"
         raise BackendUnavailable("cuda-bindings is missing", None, fix) from error
-    return driver

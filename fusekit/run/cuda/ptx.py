@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,7 +191,7 @@ def _row_stack() -> Iterator[None]:
 def _stub(dispatcher: Any, cc: tuple[int, int]) -> Iterator[None]:
     """Device functions ask the current device for its compute capability: here, the one that is compiled for."""
     kept = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: text.without_device(cc)
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=cc)
     try:
         yield
     finally:

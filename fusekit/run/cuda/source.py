@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,3 @@ def execute(
         if isinstance(node, ast.FunctionDef) and node.name != name:
             space[node.name] = device(space[node.name])
     return space[name]
-
-
-def without_device(cc: tuple[int, int]) -> Any:
-    """What Numba takes for the current device when it asks for nothing but the compute capability."""
-    return SimpleNamespace(compute_capability=cc)

@@ -1,0 +1,272 @@
+"""What a page shows, as plain data: steps, reasons, sources, kernels, and which line belongs to which node.
+
+A page only looks things up in it. Pictures are not part of it: they are many, and each is asked for when it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+
+from fusekit.draw import VIEWS
+from fusekit.draw.words import bytes_text, letter_of, plural, shape_text
+from fusekit.errors import FusekitError
+from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, NodeId, kind_of
+from fusekit.ir import Graph, diff, print_graph
+from fusekit.notebook.cards import Seen, cards_of, title_of
+from fusekit.notebook.explored import Explored, Segment, Step
+from fusekit.notebook.source import Excerpt, Line, excerpts, ir_lines, origins, python_runs
+from fusekit.why import Explanation
+
+HAZARDS = frozenset({
+    "reads-after-write", "writes-after-read", "writes-after-write", "overlap-unknown", "must-follow", "flush-accident",
+    "flush-check", "flush-library-call",
+})  # fmt: skip
+MEMORY = frozenset({"share-memory", "returns-operand", "view-of", "disjoint-in-block", "alias-only", "only-views"})
+WORDS = ((SEGMENT, "segment"), (OP, "op"), (BLOCK, "block"), (ITERDOMAIN, "axis"), (TENSOR, "tensor"))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An explanation, or several of one sentence. ``kind``: hazard, memory or "" (how it is marked)."""
+
+    subject: tuple[NodeId, ...]
+    title: str
+    verdict: str
+    sentence: str
+    by: str
+    evidence: tuple[NodeId, ...]
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A node that differs from the step before: ``mark`` is added, removed or changed."""
+
+    mark: str
+    node: NodeId
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many nodes differ from the step before."""
+
+    added: int
+    removed: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepShown:
+    """One step. ``delta``: the counts in words. ``views``: those its graph has; ``best``: the one to begin with."""
+
+    name: str
+    seconds: float
+    counts: Counts
+    delta: str
+    views: tuple[str, ...]
+    best: str
+    ops: tuple[NodeId, ...]
+    said: tuple[Said, ...]
+    changes: tuple[Change, ...]
+    text: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShown:
+    """One segment in launch order, with its kernel's source where there is one; else ``note`` says what runs."""
+
+    id: NodeId
+    title: str
+    name: str
+    note: str
+    nodes: tuple[NodeId, ...]
+    lines: tuple[Line, ...]
+    races: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Everything that is shown of one exploration. ``summary``: (name, value, share of the bar or -1)."""
+
+    program: str
+    signature: str
+    sources: tuple[Excerpt, ...]
+    steps: tuple[StepShown, ...]
+    segments: tuple[SegmentShown, ...]
+    summary: tuple[tuple[str, str, float], ...]
+    nodes: dict[NodeId, tuple[Seen, ...]]
+    problem: str = ""
+
+
+def document(x: Explored) -> Document:
+    """The document of an exploration. Compiles and runs nothing; what cannot be told stands in ``problem``."""
+    graphs = tuple(step.graph for step in x.steps)
+    from_lines = origins(graphs)
+    steps = tuple(_step(x.steps, k, tuple(from_lines)) for k in range(len(x.steps)))
+    sources = excerpts(x.fn, from_lines)
+    segments: tuple[SegmentShown, ...] = ()
+    summary: tuple[tuple[str, str, float], ...] = ()
+    problem = ""
+    try:
+        segments = tuple(_segment(graphs[-1], segment) for segment in x.segments)
+        summary = _summary(x)
+    except FusekitError as error:
+        problem = f"{type(error).__name__}: {error}"
+    signature = _signature(x.name, graphs[0])
+    return Document(x.name, signature, sources, steps, segments, summary, cards_of(graphs), problem)
+
+
+def plain(value: object) -> object:
+    """Dataclasses as dicts, tuples as lists: what JSON holds."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    return value
+
+
+def _signature(name: str, graph: Graph) -> str:
+    takes = ", ".join(graph.tensor(t).name or t[1:] for t in graph.inputs())
+    return f"{name}({takes if len(takes) <= 60 else takes[:59] + '…'})"
+
+
+# ---- steps --------------------------------------------------------------------------------------------------------
+
+
+def _step(steps: tuple[Step, ...], k: int, files: tuple[str, ...]) -> StepShown:
+    step, before = steps[k], steps[k - 1].graph if k else None
+    graph = step.graph
+    changes = tuple(_changes(before, graph)) if before is not None else ()
+    count = Counter(change.mark for change in changes)
+    views = tuple(view for view in VIEWS if _has_view(graph, view))
+    return StepShown(
+        step.name,
+        step.seconds,
+        Counts(count["added"], count["removed"], count["changed"]),
+        _delta(before, graph, changes),
+        views,
+        "segments" if "segments" in views else "program",
+        graph.ops(),
+        tuple(_said(step.explanations, graph, before)),
+        changes,
+        ir_lines(print_graph(graph, step.explanations), graph, files),
+    )
+
+
+def _has_view(graph: Graph, view: str) -> bool:
+    needs = {"segments": graph.segments, "aliases": graph.blocks, "memory": graph.blocks, "domains": graph.iter_domains}
+    return bool(needs[view]()) if view in needs else True
+
+
+def _changes(before: Graph, after: Graph) -> Iterator[Change]:
+    found = diff(before, after)
+    for mark, nodes, graph in (
+        ("added", found.added, after),
+        ("removed", found.removed, before),
+        ("changed", found.changed, after),
+    ):
+        yield from (Change(mark, node, title_of(graph, node)) for node in nodes)
+
+
+def _delta(before: Graph | None, graph: Graph, changes: tuple[Change, ...]) -> str:
+    """``+1 segment``, ``+5 ops −2 blocks``; tensors and changed nodes only where nothing else tells."""
+    if before is None:
+        return f"{plural(len(graph.ops()), 'op')}, {plural(len(graph.tensors()), 'tensor')}"
+    count = Counter((kind_of(change.node), change.mark) for change in changes)
+    words = []
+    for kind, word in WORDS[:-1]:
+        words += [
+            f"{sign}{_plural(count[kind, mark], word)}"
+            for mark, sign in (("added", "+"), ("removed", "−"))
+            if count[kind, mark]
+        ]
+    orders = len(graph.orderings()) - len(before.orderings())
+    if orders:
+        words.append(f"{'+' if orders > 0 else '−'}{plural(abs(orders), 'ordering')}")
+    if not words and changes:
+        words.append(f"{len(changes)} nodes differ" if len(changes) > 1 else "1 node differs")
+    return " ".join(words[:3]) or "no change"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} axes" if word == "axis" and count > 1 else plural(count, word)
+
+
+def _said(explanations: Iterable[Explanation], graph: Graph, before: Graph | None) -> Iterator[Said]:
+    """In the order in which it was said; one sentence about several single nodes is told once."""
+    grouped: dict[tuple[object, ...], list[Explanation]] = {}
+    for place, e in enumerate(explanations):
+        lone = len(e.subject) == 1
+        key = (e.verdict, str(e.reason), e.by, e.evidence) if lone else (place,)
+        grouped.setdefault(key, []).append(e)
+    for group in grouped.values():
+        first = group[0]
+        subject = tuple(dict.fromkeys(n for e in group for n in e.subject))
+        kind = "hazard" if first.reason.name in HAZARDS else "memory" if first.reason.name in MEMORY else ""
+        title = _titles(subject, graph, before)
+        yield Said(subject, title, first.verdict, str(first.reason), first.by, first.evidence, kind)
+
+
+def _titles(nodes: tuple[NodeId, ...], graph: Graph, before: Graph | None) -> str:
+    names = []
+    for node in nodes[:6]:
+        home = graph if node in graph else before
+        name = title_of(home, node) if home is not None and node in home else node
+        names.append(name if name == node else f"{name} {node}")
+    more = f" and {len(nodes) - 6} more" if len(nodes) > 6 else ""
+    return ", ".join(names) + more
+
+
+# ---- segments and summary -----------------------------------------------------------------------------------------
+
+
+def _segment(graph: Graph, segment: Segment) -> SegmentShown:
+    kernel, title = segment.kernel, title_of(graph, segment.id)
+    if kernel is None:
+        return SegmentShown(segment.id, title, _runs(graph, segment), _note(segment), segment.ops, (), ())
+    by_line = {number: ops for number, ops in kernel.lines}
+    source = python_runs(kernel.source.rstrip("\n"))
+    lines = tuple(Line(runs, by_line.get(number, ())) for number, runs in enumerate(source, 1))
+    space = f"{segment.scheduler} over {shape_text(segment.space)}"
+    return SegmentShown(segment.id, title, kernel.name, space, segment.ops, lines, tuple(_races(graph, segment)))
+
+
+def _runs(graph: Graph, segment: Segment) -> str:
+    if segment.scheduler == "alias" or not segment.ops:
+        return "nothing launched"
+    return graph.op(segment.ops[0]).target if segment.scheduler == "extern" else "op by op"
+
+
+def _note(segment: Segment) -> str:
+    if segment.refused:
+        return f"no kernel: {segment.refused}"
+    words = {"alias": "only views of what is there: nothing is launched", "extern": "a library call: no source is made"}
+    return words.get(segment.scheduler, "no kernel")
+
+
+def _races(graph: Graph, segment: Segment) -> Iterator[str]:
+    """One row for each verdict on a block: how many pairs, and the remedy."""
+    count: Counter[tuple[str, str, str]] = Counter()
+    for race in segment.kernel.races if segment.kernel else ():
+        remedy = race.remedy if race.remedy not in ("", "none needed") else "no remedy needed"
+        count[letter_of(graph, NodeId(str(race.load.block))), race.verdict.value, remedy] += 1
+    for (block, verdict, remedy), pairs in count.items():
+        yield f"block {block}, {plural(pairs, 'pair')} of a load and a store: {verdict}; {remedy}"
+
+
+def _summary(x: Explored) -> tuple[tuple[str, str, float], ...]:
+    found = x.summary()
+    least, moved = found.bytes_least, found.bytes_moved
+    share = round(min(1.0, least / moved), 4) if moved else 1.0
+    return (
+        ("kernels", f"{found.kernels:,}", -1),
+        ("copies", f"{found.copies:,}", -1),
+        ("library calls", f"{found.extern_calls:,}", -1),
+        ("bytes moved / least", f"{bytes_text(moved)} / {bytes_text(least)}", share),
+        ("most alive at once", bytes_text(found.peak_bytes), -1),
+    )

@@ -1,0 +1,140 @@
+"""The stepper as a notebook widget. It holds no logic: the page asks, ``state`` answers, pictures are drawn on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import anywidget
+import traitlets
+
+from fusekit.errors import FusekitError
+from fusekit.notebook import actions
+from fusekit.notebook.document import Document, document, plain
+from fusekit.notebook.explored import Explored
+from fusekit.notebook.page import script, stylesheet
+from fusekit.notebook.report import picture, picture_key
+from fusekit.notebook.state import Result, State, arrived, moved, picture_of, start, where
+
+
+class Stepper(anywidget.AnyWidget):
+    """Steps through an exploration. ``stepper.state`` says where it stands; ``stepper.show(...)`` moves it.
+
+    ``document``, ``first`` (the first picture) and ``results`` are written here, ``where`` by both sides. Messages of
+    the page are ``{"ask": "picture", "step", "view", "since"}``, ``{"ask": "check"}`` and ``{"ask": "run"}``.
+    """
+
+    _esm = script()
+    _css = stylesheet()
+    document = traitlets.Dict().tag(sync=True)
+    first = traitlets.Dict().tag(sync=True)
+    where = traitlets.Dict().tag(sync=True)
+    results = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, x: Explored, **wanted: object) -> None:
+        self._x = x
+        self._shown = document(x)
+        self._drawn: dict[str, str] = {}
+        self._state = moved(start(self._shown), self._shown, _named(self._shown, wanted))
+        super().__init__(
+            document=plain(self._shown),
+            first=self._first(),
+            where=where(self._state),
+            results=_results(self._state),
+        )
+        self.observe(self._page_moved, "where")
+        self.on_msg(self._answer)
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def show(self, step: str | int | None = None, **wanted: object) -> None:
+        """Move to a step by name or number and set ``view``, ``since``, ``selected``, ``query``, ``pane`` …"""
+        asked = wanted if step is None else {"step": step, **wanted}
+        self._set(moved(self._state, self._shown, {**where(self._state), **_named(self._shown, asked)}))
+
+    def check(self) -> Result:
+        """Check against eager, and show what came of it."""
+        return self._act("check")
+
+    def run(self) -> Result:
+        """Run the kernels on clones, and show what came of it."""
+        return self._act("run")
+
+    def svg(self, step: int, view: str, since: bool) -> str:
+        """A picture, drawn the first time that it is asked for."""
+        key = picture_key(step, view, since)
+        if key not in self._drawn:
+            self._drawn[key] = picture(self._x, step, view, since)
+        return self._drawn[key]
+
+    # ---- what the page says
+
+    def _page_moved(self, change: Mapping[str, Any]) -> None:
+        self._set(moved(self._state, self._shown, change["new"]))
+
+    def _answer(self, _: object, content: object, buffers: object) -> None:
+        """Answer a message; what makes no sense is left alone."""
+        if not isinstance(content, dict):
+            return
+        match content:
+            case {"ask": "picture", "step": int(step), "view": str(view), "since": bool(since)}:
+                if 0 <= step < len(self._shown.steps) and view in self._shown.steps[step].views:
+                    self.send({"picture": picture_key(step, view, since), "svg": self.svg(step, view, since)})
+            case {"ask": "check" | "run" as what}:
+                self._act(what)
+
+    def _act(self, what: str) -> Result:
+        self._set(arrived(self._state, what, Result("running")))
+        result = actions.check(self._x) if what == "check" else actions.run(self._x)
+        self._set(arrived(self._state, what, result))
+        return result
+
+    def _set(self, state: State) -> None:
+        self._state = state
+        self.where = where(state)
+        self.results = _results(state)
+
+    def _first(self) -> dict[str, str]:
+        step, view, since = picture_of(self._state, self._shown)
+        return {picture_key(step, view, since): self.svg(step, view, since)}
+
+    # ---- how it looks where it cannot live
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The widget, with a static picture beside it that a viewer without widgets shows."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        try:
+            step, view, since = picture_of(self._state, self._shown)
+            still = self._x.diagram(step, view, step - 1 if since else None)._repr_mimebundle_()
+        except FusekitError:
+            still = {}
+        still.pop("image/svg+xml", None)  # an untrusted notebook shows it as text; the HTML beside it holds the picture
+        return {**still, **data, "text/plain": repr(self._x)}, metadata
+
+    def __repr__(self) -> str:
+        return f"<stepper of {self._shown.program}, step {self._state.step + 1} of {len(self._shown.steps)}>"
+
+
+def _results(state: State) -> dict[str, object]:
+    return {"check": plain(state.check), "run": plain(state.run)}
+
+
+def _named(shown: Document, wanted: Mapping[str, object]) -> dict[str, object]:
+    """Steps by name as numbers, one node as a selection. Raises FusekitError for a step that there is not."""
+    asked = dict(wanted)
+    if isinstance(asked.get("step"), str):
+        names = [step.name for step in shown.steps]
+        if asked["step"] not in names:
+            raise FusekitError(f"no step is called {asked['step']!r}", None, f"the steps are {', '.join(names)}")
+        asked["step"] = names.index(str(asked["step"]))
+    node = asked.pop("node", None)
+    if isinstance(node, str):
+        asked["selected"] = (node,)
+    elif isinstance(node, Iterable):
+        asked["selected"] = tuple(map(str, node))
+    return asked

@@ -1,0 +1,76 @@
+"""schedule: which scheduler takes each segment, and the loops that it makes of the segment's iteration space.
+
+The logical domain of the segment's reference and every transform become nodes of the graph; the segment's payload keeps
+the chain, which is what a person edits and what the lowering reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fusekit.domains import read_loops, reference_of, write_loops
+from fusekit.errors import FusekitError
+from fusekit.ids import NodeId
+from fusekit.ir import SCHEDULED, Draft, Graph, Invariant, PassResult
+from fusekit.schedule import SCHEDULERS, Scheduler, Target, choose, parse_schedule
+from fusekit.why import Reason
+
+
+def _chains_make_the_domains(graph: Graph) -> Iterator[tuple[NodeId, str]]:
+    """The loop domain that the graph holds for a segment is the one that its chain makes."""
+    for segment in graph.segments():
+        found, reference = read_loops(graph, segment), reference_of(graph, segment)
+        if found is None or reference is None:
+            continue
+        try:
+            made = parse_schedule(graph.segment(segment).schedule).loops(reference, prefix_of(segment))
+        except FusekitError as error:
+            yield segment, f"has a chain that is illegal: {error}"
+            continue
+        if [made.graph.ids[i] for i in made.axes] != [found.graph.ids[i] for i in found.axes]:
+            yield segment, f"has the loops {found}, its chain makes {made}"
+
+
+def prefix_of(segment: NodeId) -> str:
+    """What the names of a segment's iteration domains start with: ``$3`` -> ``3.``."""
+    return f"{segment[1:]}."
+
+
+@dataclass(frozen=True)
+class SchedulePass:
+    """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it."""
+
+    name: ClassVar[str] = "schedule"
+    ensures: ClassVar[tuple[Invariant, ...]] = (
+        *SCHEDULED,
+        Invariant("chains-make-the-domains", _chains_make_the_domains),
+    )
+    target: Target = "cpu"
+    schedulers: tuple[Scheduler, ...] = SCHEDULERS
+
+    def __call__(self, graph: Graph) -> PassResult:
+        draft = graph.draft(self.name)
+        for segment in graph.segments():
+            if graph.segment(segment).scheduler not in ("alias", "extern"):
+                self._one(graph, draft, segment)
+        return draft.finish(self.ensures)
+
+    def _one(self, graph: Graph, draft: Draft, segment: NodeId) -> None:
+        choice = choose(graph, segment, self.target, self.schedulers)
+        for name, refusal in choice.refusals:
+            draft.decline((segment,), Reason.of("refused-by", scheduler=name, because=str(refusal)))
+        reference = reference_of(graph, segment)
+        if choice.scheduler is None or reference is None:
+            draft.decline((segment,), Reason.of("no-scheduler"))
+            return
+        chain, name = str(choice.schedule), choice.scheduler.name
+        why = Reason.of("scheduled-by", scheduler=name, target=self.target, chain=chain)
+        draft.replace(segment, replace(graph.segment(segment), by=name, schedule=chain))
+        loop = choice.schedule.check(reference)
+        loop = choice.schedule.loops(reference, prefix_of(segment))
+        write_loops(
+            draft, segment, loop, because=Reason.of("runs-over", space=str(list(reference.shape)), root=reference.root)
+        )
+        draft.note((segment,), why, (reference.root,))

@@ -1,0 +1,39 @@
+"""Schedules as data, their text, and the schedulers that write them, one a file."""
+
+from fusekit.schedule.alias import Alias
+from fusekit.schedule.base import Chain, Scheduler, Target
+from fusekit.schedule.choose import SCHEDULERS, Choice, choose
+from fusekit.schedule.extern import Extern
+from fusekit.schedule.look import Access, Look, look
+from fusekit.schedule.persistent import Persistent
+from fusekit.schedule.phases import phases
+from fusekit.schedule.pointwise import Pointwise
+from fusekit.schedule.record import Placements, Schedule, Tile
+from fusekit.schedule.reduction import Reduction
+from fusekit.schedule.resize import Resize
+from fusekit.schedule.text import parse_schedule
+from fusekit.schedule.transpose import Transpose
+
+__all__ = [
+    "SCHEDULERS",
+    "Access",
+    "Alias",
+    "Chain",
+    "Choice",
+    "Extern",
+    "Look",
+    "Persistent",
+    "Placements",
+    "Pointwise",
+    "Reduction",
+    "Resize",
+    "Schedule",
+    "Scheduler",
+    "Target",
+    "Tile",
+    "Transpose",
+    "choose",
+    "look",
+    "parse_schedule",
+    "phases",
+]

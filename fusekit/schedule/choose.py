@@ -1,0 +1,42 @@
+"""Which scheduler takes a segment: the first that accepts it, in a fixed order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusekit.ids import NodeId
+from fusekit.ir import Graph
+from fusekit.schedule.alias import Alias
+from fusekit.schedule.base import Scheduler, Target
+from fusekit.schedule.extern import Extern
+from fusekit.schedule.persistent import Persistent
+from fusekit.schedule.pointwise import Pointwise
+from fusekit.schedule.record import Schedule
+from fusekit.schedule.reduction import Reduction
+from fusekit.schedule.resize import Resize
+from fusekit.schedule.transpose import Transpose
+from fusekit.why import Reason
+
+SCHEDULERS: tuple[Scheduler, ...] = (
+    Alias(), Extern(), Pointwise(), Reduction(), Persistent(), Transpose(), Resize(),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``scheduler`` took the segment, or None did; ``refusals`` are of those that were asked before."""
+
+    scheduler: Scheduler | None
+    schedule: Schedule
+    refusals: tuple[tuple[str, Reason], ...]
+
+
+def choose(graph: Graph, segment: NodeId, target: Target, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Choice:
+    """Asks one scheduler after another."""
+    refusals: list[tuple[str, Reason]] = []
+    for scheduler in schedulers:
+        refusal = scheduler.accepts(graph, segment)
+        if refusal is None:
+            return Choice(scheduler, scheduler.schedule(graph, segment, target), tuple(refusals))
+        refusals.append((scheduler.name, refusal))
+    return Choice(None, Schedule(), tuple(refusals))

@@ -1,8 +1,9 @@
 """The command line: ``fusekit demo``, ``fusekit report``, ``fusekit doctor``."""
 
 import argparse
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -37,8 +38,13 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(action=_demo)
 
     report = commands.add_parser("report", help="one self-contained HTML page that explains a function")
-    report.add_argument("function", metavar="module:function", help="a function whose arguments have defaults")
+    report.add_argument(
+        "function",
+        metavar="module:function",
+        help="a function whose arguments have defaults, or one without parameters that returns (fn, args)",
+    )
     report.add_argument("--out", type=Path, default=Path("out/report.html"), help="the page (default: %(default)s)")
+    report.add_argument("--no-check", dest="check", action="store_false", help="leave out running it against eager")
     report.set_defaults(action=_report)
 
     doctor = commands.add_parser("doctor", help="what this machine has, what is missing, and how to get it")
@@ -53,12 +59,49 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    load_function(arguments.function)
-    raise UnsupportedError(
-        "reports are not built yet",
-        where=arguments.function,
-        fix="save one picture at a time with fusekit.explore(fn, *args).diagram().save(path)",
-    )
+    from fusekit.exploration import explore
+
+    fn, args, kwargs = program_of(arguments.function)
+    x = explore(fn, *args, **kwargs)
+    written = x.report(arguments.out, check=arguments.check)
+    print(f"{written}: {x.name}, {len(x.steps)} steps, {x.summary()}")
+    return 0
+
+
+def program_of(path: str) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+    """What ``module:function`` asks to explore: the function on its defaults, or what a function without parameters
+    returns, which is ``(fn, args)`` or ``(fn, args, kwargs)``. Raises UnsupportedError where neither is so."""
+    found = load_function(path)
+    if not callable(found):
+        raise UnsupportedError(f"{path!r} is no function", fix="name a function or a module")
+    parameters = _parameters(found)
+    if not parameters:
+        return _made(path, found())
+    lacking = [p.name for p in parameters if p.default is p.empty]
+    if lacking:
+        fix = "give each a default, or name a function without parameters that returns (fn, args)"
+        raise UnsupportedError(f"{path} has no default for {', '.join(lacking)}", path, fix)
+    args = tuple(p.default for p in parameters if p.kind is not p.KEYWORD_ONLY)
+    return found, args, {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        signature = inspect.signature(getattr(function, "forward", function))
+    except ValueError as error:  # a builtin without a signature
+        raise UnsupportedError(str(error), fix="wrap it in a function of your own") from None
+    return [p for p in signature.parameters.values() if p.kind not in several]
+
+
+def _made(path: str, made: object) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+    match made:
+        case (fn, tuple() | list() as args) if callable(fn):
+            return fn, tuple(args), {}
+        case (fn, tuple() | list() as args, dict() as kwargs) if callable(fn):
+            return fn, tuple(args), kwargs
+    fix = "a function without parameters returns (fn, args) or (fn, args, kwargs)"
+    raise UnsupportedError(f"{path}() returned {type(made).__name__}", path, fix)
 
 
 def _doctor(_: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -34,6 +35,7 @@ from fusekit.why import Explanation
 
 if TYPE_CHECKING:
     from fusekit.draw import Diagram
+    from fusekit.notebook.widget import Stepper
 
 __all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "cut", "diff", "explore", "overlap"]
 
@@ -144,7 +146,10 @@ class Exploration:
         return traffic(self.graph, self._compiled.kernels)
 
     def _plan_counts(self) -> LastRun:
-        return self._plan.counts
+        """Of the plan; where nothing ran yet, of one whose kernels are not compiled, since counting needs no compiler."""
+        if self._plans:
+            return self._plans[0].counts
+        return plan_of(self.graph, self._compiled, self.recording.graph, compile=lambda _: _never).counts
 
     def why(self, first: str, second: str | None = None) -> tuple[Explanation, ...]:
         """Explanations of a node, or of a pair (two segments, two ops); an empty tuple where nothing was said."""
@@ -277,8 +282,30 @@ class Exploration:
     def _without_kernel(self, segment: SegmentView) -> str:
         return "nothing launched" if segment.scheduler == "alias" else self.graph.op(segment.ops[0]).target
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """A static picture of the last step, with the text for who cannot show it."""
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.recording.name
+
+    def stepper(self, **where: object) -> Stepper:
+        """The notebook widget: steps, pictures, reasons, sources, run and check. ``where``: ``step``, ``view``,
+        ``node``, ``since`` ... to begin with."""
+        from fusekit.notebook.widget import Stepper
+
+        return Stepper(self, **where)
+
+    def report(self, path: str | Path, check: bool = True) -> Path:
+        """One HTML file with the same stepper that needs no kernel and no network; ``check``: and what a check finds."""
+        from fusekit.notebook import actions, report
+
+        return report(self, path, actions.check(self) if check else None)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> object:
+        """The stepper with a static picture beside it; without ipywidgets the picture, and the text for a terminal."""
+        try:
+            return self.stepper()._repr_mimebundle_()
+        except ImportError:
+            pass
         try:
             return {**self.diagram()._repr_mimebundle_(), "text/plain": repr(self)}
         except (BackendUnavailable, UnsupportedError):
@@ -297,6 +324,10 @@ def explore(fn: Callable[..., object], *args: object, options: Options | None = 
     steps = run_passes(recording.graph, chosen)
     first = Step(steps[0].name, steps[0].graph, steps[0].explanations, traced)
     return Exploration(fn, args, kwargs, chosen, recording, (first, *steps[1:]))
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("a plan that only counts is not run")
 
 
 def inputs_of(recording: Recording, leaves: Sequence[object]) -> list[torch.Tensor]:

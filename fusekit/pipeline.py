@@ -100,9 +100,14 @@ def lower_graph(graph: Graph) -> Compiled:
     return Compiled(kernels, refused)
 
 
-def plan_of(graph: Graph, compiled: Compiled, program: Graph | None = None) -> Plan:
+def plan_of(
+    graph: Graph,
+    compiled: Compiled,
+    program: Graph | None = None,
+    compile: Callable[[Kernel], Callable[..., None]] = compile_kernel,
+) -> Plan:
     """Everything that a call does, prepared; compiles the kernels that the cache does not hold.
 
     ``program``: the graph as recorded, which still tells every write and which results are arguments.
     """
-    return make_plan(graph, compiled.kernels, compile_kernel, lambda kernel: kernel.copies, program)
+    return make_plan(graph, compiled.kernels, compile, lambda kernel: kernel.copies, program)

@@ -12,6 +12,7 @@ from math import prod
 from typing import cast
 
 from fusekit.domains.loop import LoopDomain
+from fusekit.errors import IllegalTransform
 from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Graph, Guard
@@ -32,6 +33,10 @@ class Reference:
     def kept(self) -> tuple[int, ...]:
         """Dimensions that are not folded."""
         return tuple(k for k in range(len(self.shape)) if k not in self.reduced)
+
+    def has_room(self, shape: tuple[int, ...]) -> bool:
+        """Does the space have an iteration for each element of a root over ``shape``?"""
+        return prod(shape) <= prod(self.shape)
 
     def loops(self, prefix: str = "") -> LoopDomain:
         """The untransformed loop domain."""
@@ -83,8 +88,14 @@ def reference_of(graph: Graph, segment: NodeId) -> Reference | None:
 
 
 def place(shape: tuple[int, ...], reference: Reference, index: Sequence[Form]) -> Placed:
-    """Where a root over ``shape`` runs, at the iteration whose logical index in the reference's space is ``index``."""
+    """Where a root over ``shape`` runs, at the iteration whose logical index in the reference's space is ``index``.
+
+    Raises IllegalTransform for a root with more elements than the space has iterations.
+    """
     index, space = tuple(index), reference.shape
+    if not reference.has_room(shape):
+        what = f"{list(shape)} has more elements than the loops over {list(space)}"
+        raise IllegalTransform(what, reference.root, "run it in a segment of its own")
     if shape == space:
         return Placed(index)
     kept = tuple(index[k] for k in reference.kept)

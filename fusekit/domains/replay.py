@@ -21,11 +21,14 @@ MOST = 4000  # (tensor, index) pairs that one segment is searched for
 def accesses(graph: Graph, segment: NodeId, reference: Reference, index: Sequence[Form]) -> dict[NodeId, list[Index]]:
     """Every tensor of the segment (values, and places that are loaded or stored) with the indices it is needed at.
 
-    ``index`` is the logical index in the reference's space. The search ends after ``MOST`` pairs.
+    ``index`` is the logical index in the reference's space. The search ends after ``MOST`` pairs, and a root
+    that the space has no room for is left out.
     """
     found: dict[NodeId, list[Index]] = {}
     todo: list[tuple[NodeId, Index]] = []
     for root in roots(graph, segment):
+        if not reference.has_room(space_of(graph, root)):
+            continue
         at = place(space_of(graph, root), reference, index).index
         todo += [(tensor, at) for tensor in graph.operands(root)]
     count = 0

@@ -156,6 +156,21 @@ def dtype_of(call: Call, tensor: NodeId) -> DType:
     return call.layout(tensor).dtype
 
 
+def is_contiguous(layout: Layout) -> bool:
+    """Row-major and dense? Fake tensors keep an operand's strides in some results that eager makes row-major; an op
+    whose recorded result is not what eager makes must stay a library call, whose results are looked at."""
+    return layout.axes() == Layout.contiguous(layout.shape, layout.dtype).axes()
+
+
+def is_channels_last(layout: Layout) -> bool:
+    """Dense with the channels, dimension 1 of four or five, innermost?"""
+    if len(layout.shape) not in (4, 5):
+        return False
+    order = (0, *range(2, len(layout.shape)), 1)
+    shape, strides = (tuple(of[k] for k in order) for of in (layout.shape, layout.strides))
+    return is_contiguous(Layout(layout.offset, shape, strides, layout.dtype))
+
+
 def is_empty(call: Call) -> bool:
     """Has no result an element?"""
     return not any(call.layout(t).numel for t in call.results)

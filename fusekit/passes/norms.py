@@ -13,7 +13,18 @@ from fusekit.dtypes import F64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
 from fusekit.memory import meets
-from fusekit.passes.build import Build, count, dtype_of, is_empty, onto, shape_of, sparse, write
+from fusekit.passes.build import (
+    Build,
+    count,
+    dtype_of,
+    is_channels_last,
+    is_contiguous,
+    is_empty,
+    onto,
+    shape_of,
+    sparse,
+    write,
+)
 from fusekit.passes.movement import Call, Rule, Write
 from fusekit.passes.values import Value
 
@@ -89,6 +100,8 @@ def layer_norm_backward(call: Call) -> Writes:
     dims = _inner(call, call.operands[1], 2)
     if dims is None or not isinstance(mask, tuple) or any(p is None for p in places[:4]):
         return None
+    if not all(is_contiguous(call.layout(t)) for t in call.results):
+        return None
     outer = tuple(range(dims[0]))
 
     def of_input(b: Build, r: Optional) -> Value:
@@ -155,7 +168,10 @@ def group_norm(call: Call) -> Writes:
     eps, shape = _number(call.arg(7, "eps")), shape_of(call, source)
     if not isinstance(groups, int) or eps is None or shape[:2] != (batch, channels) or 0 in shape:
         return None
+    layout = call.layout(source)
     if not _is_recorded_right(call, call.tensor(1, "weight")):
+        return None
+    if not is_contiguous(layout) and not is_channels_last(layout):  # eager raises
         return None
     size = shape[1] // groups
     split = (shape[0], groups, size, *shape[2:])
@@ -222,6 +238,9 @@ class _Batch:
 
     def writes(self) -> Writes:
         if 0 in self.shape or len(self.shape) < 2 or self._is_tangled():
+            return None
+        wanted = is_channels_last if is_channels_last(self.call.layout(self.source)) else is_contiguous
+        if not wanted(self.call.layout(self.call.results[0])):
             return None
         if not self.is_training and None in self.running:
             return None

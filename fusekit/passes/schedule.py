@@ -14,7 +14,7 @@ from fusekit.domains import read_loops, reference_of, write_loops
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.ir import SCHEDULED, Draft, Graph, Invariant, PassResult
-from fusekit.schedule import SCHEDULERS, Scheduler, Target, choose, parse_schedule
+from fusekit.schedule import SCHEDULERS, Schedule, Scheduler, Target, check_names, choose, parse_schedule
 from fusekit.why import Reason
 
 
@@ -40,7 +40,10 @@ def prefix_of(segment: NodeId) -> str:
 
 @dataclass(frozen=True)
 class SchedulePass:
-    """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it."""
+    """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it.
+
+    ``given``: (segment, chain) of segments that are not asked about. Raises IllegalTransform for a chain that is illegal.
+    """
 
     name: ClassVar[str] = "schedule"
     ensures: ClassVar[tuple[Invariant, ...]] = (
@@ -49,6 +52,7 @@ class SchedulePass:
     )
     target: Target = "cpu"
     schedulers: tuple[Scheduler, ...] = SCHEDULERS
+    given: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, graph: Graph) -> PassResult:
         draft = graph.draft(self.name)
@@ -58,19 +62,34 @@ class SchedulePass:
         return draft.finish(self.ensures)
 
     def _one(self, graph: Graph, draft: Draft, segment: NodeId) -> None:
-        choice = choose(graph, segment, self.target, self.schedulers)
-        for name, refusal in choice.refusals:
-            draft.decline((segment,), Reason.of("refused-by", scheduler=name, because=str(refusal)))
         reference = reference_of(graph, segment)
-        if choice.scheduler is None or reference is None:
-            draft.decline((segment,), Reason.of("no-scheduler"))
+        if reference is None:
+            draft.decline((segment,), Reason.of("computes-nothing"))
             return
-        chain, name = str(choice.schedule), choice.scheduler.name
-        why = Reason.of("scheduled-by", scheduler=name, target=self.target, chain=chain)
-        draft.replace(segment, replace(graph.segment(segment), by=name, schedule=chain))
-        loop = choice.schedule.check(reference)
-        loop = choice.schedule.loops(reference, prefix_of(segment))
-        write_loops(
-            draft, segment, loop, because=Reason.of("runs-over", space=str(list(reference.shape)), root=reference.root)
-        )
+        given = dict(self.given).get(segment)
+        if given is not None:
+            name, schedule = "given", parse_schedule(given)
+            why = Reason.of("schedule-given", chain=str(schedule))
+        else:
+            choice = choose(graph, segment, self.target, self.schedulers)
+            for refuser, refusal in choice.refusals:
+                draft.decline((segment,), Reason.of("refused-by", scheduler=refuser, because=str(refusal)))
+            if choice.scheduler is None:
+                draft.decline((segment,), Reason.of("no-scheduler"))
+                return
+            name, schedule = choice.scheduler.name, choice.schedule
+            why = Reason.of("scheduled-by", scheduler=name, target=self.target, chain=str(schedule))
+        self._write(draft, graph, segment, name, schedule)
+        space = str(list(reference.shape))
+        draft.note((segment,), Reason.of("runs-over", space=space, root=reference.root), (reference.root,))
         draft.note((segment,), why, (reference.root,))
+
+    @staticmethod
+    def _write(draft: Draft, graph: Graph, segment: NodeId, by: str, schedule: Schedule) -> None:
+        """Checks a schedule, and adds what it makes to the graph. Raises IllegalTransform."""
+        reference = reference_of(graph, segment)
+        assert reference is not None, "only what computes something is scheduled"
+        check_names(graph, segment, schedule)
+        schedule.check(reference)
+        draft.replace(segment, replace(graph.segment(segment), by=by, schedule=str(schedule)))
+        write_loops(draft, segment, schedule.loops(reference, prefix_of(segment)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusekit.passes.build import Build, dims_of, is_empty, shape_of, write
+from fusekit.passes.build import Build, dims_of, is_contiguous, is_empty, shape_of, write
 from fusekit.passes.movement import Call, Rule, Write
 from fusekit.passes.values import Value
 
@@ -44,7 +44,7 @@ def _backward(is_log: bool) -> Rule:
 
     def rule(call: Call) -> Writes:
         dims = _dims(call, 2)
-        if dims is None:
+        if dims is None or not is_contiguous(call.layout(call.results[0])):
             return None
 
         def body(b: Build, r: list[Value]) -> Value:

@@ -88,7 +88,8 @@ def _object(name: str, leaves: Leaves) -> object:
 
 def symbols(objects: Mapping[str, object], leaves: Sequence[object]) -> dict[str, object]:
     """What the symbols of a recording mean at a call: ``objects`` has the number of a flat argument, or the object."""
-    return {name: leaves[value] if name.startswith("leaf:") else value for name, value in objects.items()}  # type: ignore[index]
+    pairs = objects.items()
+    return {name: leaves[value] if name.startswith("leaf:") else value for name, value in pairs}  # type: ignore[index]
 
 
 def _constant(value: object) -> Reader:

@@ -12,6 +12,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 from fusekit.run.clones import clones
 from fusekit.run.closeness import whole
 
+_set_versions = torch._C._autograd._unsafe_set_version_counter  # pyright: ignore[reportAttributeAccessIssue]
 Named = tuple[tuple[str, torch.Tensor], ...]
 
 
@@ -97,4 +98,4 @@ def _restore(captured: Named, before: Sequence[torch.Tensor], versions: Sequence
     for (_, tensor), old, version in zip(captured, before, versions, strict=True):
         _bytes(tensor).copy_(old)
         if not tensor.is_inference():
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))  # pyright: ignore[reportAttributeAccessIssue]
+            _set_versions((tensor,), (version,))

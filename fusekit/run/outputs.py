@@ -186,9 +186,10 @@ def whole_outputs(ending: Ending, blocks: Blocks) -> dict[int, Place]:
     found: dict[int, Place] = {}
     for leaf in ending.returned:
         place = leaf.place
-        if place is not None and blocks.fresh[place.block] and place.fixed == 0 == place.low:
-            if place.high == blocks.nbytes[place.block] > 0:
-                found.setdefault(place.block, place)
+        if place is None or not blocks.fresh[place.block]:
+            continue
+        if place.fixed == 0 == place.low and place.high == blocks.nbytes[place.block] > 0:
+            found.setdefault(place.block, place)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from fusekit.schedule.alias import Alias
 from fusekit.schedule.base import Chain, Scheduler, Target
-from fusekit.schedule.choose import SCHEDULERS, Choice, choose
+from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose
 from fusekit.schedule.extern import Extern
 from fusekit.schedule.look import Access, Look, look
 from fusekit.schedule.persistent import Persistent
@@ -32,6 +32,7 @@ __all__ = [
     "Target",
     "Tile",
     "Transpose",
+    "check_names",
     "choose",
     "look",
     "parse_schedule",

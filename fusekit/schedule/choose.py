@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusekit.errors import IllegalTransform
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.schedule.alias import Alias
@@ -29,6 +30,15 @@ class Choice:
     scheduler: Scheduler | None
     schedule: Schedule
     refusals: tuple[tuple[str, Reason], ...]
+
+
+def check_names(graph: Graph, segment: NodeId, schedule: Schedule) -> None:
+    """Raises IllegalTransform where placements name what the segment does not compute."""
+    values = {t for op in graph.members(segment) for t in graph.results(op)}
+    named = (*(schedule.placements.persist or ()), *(tile.tensor for tile in schedule.placements.shared))
+    for tensor in named:
+        if tensor not in values:
+            raise IllegalTransform(f"{tensor} is no value of {segment}", str(schedule), "name a value that it computes")
 
 
 def choose(graph: Graph, segment: NodeId, target: Target, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Choice:

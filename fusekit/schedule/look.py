@@ -145,6 +145,13 @@ def folds_alike(graph: Graph, segment: NodeId) -> tuple[NodeId, NodeId] | None:
     return next(((ops[0], op) for op in ops if kinds[op] != kinds[ops[0]]), None)
 
 
+def larger_root(graph: Graph, segment: NodeId) -> NodeId | None:
+    """A root that the space of the reference has no room for."""
+    reference = reference_of(graph, segment)
+    found = (op for op in roots(graph, segment) if reference and not reference.has_room(space_of(graph, op)))
+    return next(found, None)
+
+
 def resized_by(graph: Graph, segment: NodeId) -> NodeId | None:
     """The first op that reads a part of a value, or puts one into another; None when all is read whole."""
     for op in graph.members(segment):

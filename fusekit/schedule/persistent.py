@@ -9,7 +9,7 @@ from fusekit.domains import reductions
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.schedule.base import TY, B, Chain, S, T, Target, U, V, looked, row_threads, split_order, start
-from fusekit.schedule.look import VECTOR_BYTES, Look, folds_alike, look
+from fusekit.schedule.look import VECTOR_BYTES, Look, folds_alike, larger_root, look
 from fusekit.schedule.phases import reads_again
 from fusekit.schedule.pointwise import flat
 from fusekit.schedule.record import Placements, Schedule
@@ -29,8 +29,10 @@ class Persistent:
     rows: int = 8
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
-        if not reductions(graph, segment):
+        if not (found := reductions(graph, segment)):
             return Reason.of("no-reduction")
+        if larger := larger_root(graph, segment):
+            return Reason.of("store-is-larger", op=larger, reduction=found[0])
         if differ := folds_alike(graph, segment):
             return Reason.of("folds-differ", first=differ[0], second=differ[1])
         return None if reads_again(graph, segment) else Reason.of("reads-once")

@@ -24,7 +24,7 @@ from fusekit.schedule.base import (
     split_order,
     start,
 )
-from fusekit.schedule.look import Look, folds_alike, look
+from fusekit.schedule.look import Look, folds_alike, larger_root, look
 from fusekit.schedule.phases import reads_again
 from fusekit.schedule.pointwise import flat
 from fusekit.schedule.record import Schedule
@@ -44,8 +44,10 @@ class Reduction:
     blocks: int = 64
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
-        if not reductions(graph, segment):
+        if not (found := reductions(graph, segment)):
             return Reason.of("no-reduction")
+        if larger := larger_root(graph, segment):
+            return Reason.of("store-is-larger", op=larger, reduction=found[0])
         if differ := folds_alike(graph, segment):
             return Reason.of("folds-differ", first=differ[0], second=differ[1])
         if again := reads_again(graph, segment):

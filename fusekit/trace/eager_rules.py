@@ -16,6 +16,7 @@ from fusekit.torch_types import FROM_TORCH
 from fusekit.trace.nested import tensors_in
 from fusekit.trace.schema import base_name, bound, operands
 
+_UNCHECKED = frozenset({"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"})
 Room = Callable[[torch.Tensor], int]
 
 
@@ -25,8 +26,10 @@ def is_reshaping(name: str) -> bool:
 
 
 def is_suspicious(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """A writing op whose memory or dtypes eager may refuse."""
+    """A writing op whose memory or dtypes eager may refuse, or an op whose fake checks no shapes."""
     name = base_name(func)
+    if name in _UNCHECKED:
+        return True
     if not func._schema.is_mutable or name in RESHAPING or name == "detach_":
         return False
     writes, reads = (list(tensors_in(values)) for values in operands(func, args, kwargs))

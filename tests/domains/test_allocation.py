@@ -90,7 +90,9 @@ def test_strides_and_flags_must_be_one_an_axis() -> None:
 @pytest.mark.parametrize("inner", [False, True])
 def test_an_axis_on_devices_takes_no_room_in_a_shard(inner: bool) -> None:
     """Logical [M, N], allocated as [DIDx, M/D, N], or with every D-th row on one device."""
-    chain = [SplitBy(0, 2, inner=inner), Parallelize((Parallel.SERIAL, Parallel.DIDx, Parallel.SERIAL) if inner else (Parallel.DIDx, Parallel.SERIAL, Parallel.SERIAL))]  # fmt: skip
+    types = [Parallel.SERIAL] * 3
+    types[1 if inner else 0] = Parallel.DIDx
+    chain = [SplitBy(0, 2, inner=inner), Parallelize(tuple(types))]
     allocation = Allocation.of((6, 5), chain)
     assert allocation.size == 15
     assert allocation.bind((5, 1)).strides == allocation.strides

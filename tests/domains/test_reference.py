@@ -6,6 +6,7 @@ from math import prod
 import pytest
 
 from fusekit.domains import LoopDomain, Reference, SplitBy, place, read_loops, reference_of, tensor_domain, write_loops
+from fusekit.errors import IllegalTransform
 from fusekit.index import loop_vars
 from fusekit.ir import SCHEDULED, diff, parse, print_graph
 from tests.schedule import samples
@@ -32,6 +33,11 @@ def test_a_root_runs_at_each_of_its_elements_once(shape, space, reduced) -> None
     assert set(seen) == set(product(*map(range, shape)))
     is_result = reduced and prod(shape) < prod(space)
     assert len(seen) == (prod(space) if is_result else prod(shape))
+
+
+def test_a_root_without_room_is_refused() -> None:
+    with pytest.raises(IllegalTransform, match="more elements"):
+        place((3, 5), Reference("^root", (3, 4), frozenset()), loop_vars((3, 4)))
 
 
 def test_replay_gives_a_tensor_the_loops_that_its_index_has() -> None:

@@ -101,6 +101,12 @@ def segments_out_of_order(d: Draft) -> None:
     d.add_segment(Segment("pointwise"), ["^load"])
 
 
+def reduction_keeps_its_dimension(d: Draft) -> None:
+    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",), id="^load")
+    w = d.add_tensor(d["%v"], id="%w")
+    d.add_op(Op("fk.reduce", (Operand(0),), (("kind", "sum"), ("dims", (0,)))), ("%v",), (w,), id="^reduce")
+
+
 BROKEN = [
     ("defined-before-use", used_before_made, FUNCTIONAL),
     ("operands-numbered", operand_not_mentioned, FUNCTIONAL),
@@ -113,6 +119,7 @@ BROKEN = [
     ("values-are-pure", load_of_a_value, FUNCTIONAL),
     ("shapes-agree", load_changes_the_shape, FUNCTIONAL),
     ("shapes-agree", window_without_forms, FUNCTIONAL),
+    ("reductions-fit", reduction_keeps_its_dimension, FUNCTIONAL),
     ("every-op-has-a-segment", op_without_segment, SEGMENTED),
     ("segments-are-ordered", segments_out_of_order, SEGMENTED),
 ]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fusekit.domains import read_loops, reference_of
-from fusekit.errors import InvalidGraph
+from fusekit.errors import IllegalTransform, InvalidGraph
 from fusekit.ir import Graph, diff, parse, print_graph
 from fusekit.passes import PIPELINE, SchedulePass
 from fusekit.programs import PROGRAMS, Program
@@ -54,6 +54,7 @@ def test_a_segment_that_no_scheduler_takes_stays_and_says_why() -> None:
     result = SchedulePass()(graph)
     assert result.graph == graph
     assert result.explanations[-1].reason.name == "no-scheduler"
+    assert SchedulePass()(samples.nothing_stored()).explanations[-1].reason.name == "computes-nothing"
 
 
 def test_a_chain_that_does_not_make_the_domains_is_found() -> None:
@@ -61,3 +62,19 @@ def test_a_chain_that_does_not_make_the_domains_is_found() -> None:
     wrong = parse(text.replace("split(0, 256)", "split(0, 128)"))
     with pytest.raises(InvalidGraph, match="chains-make-the-domains"):
         wrong.draft("edit").finish(SchedulePass.ensures)
+
+
+def test_a_chain_that_is_given_is_taken_instead_of_asking() -> None:
+    chain = "split(0, 8).parallelize(BIDx, SERIAL, SERIAL).persist(%v)"
+    result = SchedulePass(given=(("$0", chain),))(samples.dense_add())
+    assert (result.graph.segment("$0").by, result.graph.segment("$0").schedule) == ("given", chain)
+    assert [e.reason.name for e in result.explanations] == ["runs-over", "schedule-given"]
+
+
+@pytest.mark.parametrize(
+    ("chain", "what"),
+    [("merge(5)", "no axis 5"), ("persist(%nobody)", "no value of"), ("split(0, 0)", "a factor of 0")],
+)
+def test_a_given_chain_that_is_illegal_is_refused(chain: str, what: str) -> None:
+    with pytest.raises(IllegalTransform, match=what):
+        SchedulePass(given=(("$0", chain),))(samples.dense_add())

@@ -36,12 +36,12 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      "split(1, 4).split(1, 256).split(1, 4).parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE)"),
     ("column sum", lambda: samples.total((256, 4096), (0,)), "reduction",
      "reorder(1, 0).parallelize(BIDx, SERIAL)",
-     "reorder(1, 0).split(0, 4).split(0, 32).split(3, 8).split(3, 4).split(3, 8).reorder(0, 3, 4, 5, 6, 1, 2)"
-     ".parallelize(BIDx, BIDy, SERIAL, UNROLL, TIDy, TIDx, VECTORIZE)"),
+     ("reorder(1, 0).split(0, 4).split(0, 32).split(3, 8).split(3, 4).split(3, 8).reorder(0, 3, 4, 5, 6, 1, 2)"
+      ".parallelize(BIDx, BIDy, SERIAL, UNROLL, TIDy, TIDx, VECTORIZE)")),
     ("full sum", lambda: samples.total((1024, 1024), (0, 1)), "reduction",
      "merge(0).parallelize(SERIAL)",
-     "merge(0).split(0, 4).split(0, 256).split(0, 4).split(0, 1)"
-     ".parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE)"),
+     ("merge(0).split(0, 4).split(0, 256).split(0, 4).split(0, 1)"
+      ".parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE)")),
     ("softmax", samples.softmax, "persistent",
      "parallelize(BIDx, SERIAL)",
      "split(1, 4).split(1, 256).parallelize(BIDx, UNROLL, TIDx, VECTORIZE)"),
@@ -62,9 +62,9 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      "reorder(1, 0, 2, 3).merge(1).merge(1).split(1, 4).split(1, 512).parallelize(BIDx, UNROLL, TIDx, VECTORIZE)"),
     ("transposed", samples.transposed_add, "transpose",
      "split(0, 32).split(2, 32).reorder(0, 2, 1, 3).parallelize(BIDx, SERIAL, SERIAL, SERIAL)",
-     "split(0, 64).split(2, 64).reorder(0, 2, 1, 3).merge(2).split(2, 4).split(2, 256)"
-     ".parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE).share(%v.1, after=3, loop=reorder(0, 1, 3, 2).merge(2)"
-     ".split(2, 4).split(2, 256).parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE), axes=[3, 2], strides=[65, 1])"),
+     ("split(0, 64).split(2, 64).reorder(0, 2, 1, 3).merge(2).split(2, 4).split(2, 256)"
+      ".parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE).share(%v.1, after=3, loop=reorder(0, 1, 3, 2).merge(2)"
+      ".split(2, 4).split(2, 256).parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE), axes=[3, 2], strides=[65, 1])")),
     ("padded", samples.padded, "resize",
      "parallelize(BIDx, SERIAL)",
      "merge(0).split(0, 2).split(0, 128).parallelize(BIDx, TIDx, VECTORIZE)"),
@@ -127,6 +127,15 @@ def test_two_folds_of_one_value_have_no_scheduler() -> None:
     assert said["pointwise"].name == "has-reductions"
 
 
+def test_a_store_of_more_than_is_folded_has_no_room() -> None:
+    s = samples.Sample()
+    total = s.op("fk.reduce", (s.load((4,)),), (), kind="sum", dims=(0,))
+    s.store(s.op("aten.add.Tensor", (total, s.load((64, 32))), (64, 32)), (64, 32))
+    choice = choose(s.done((64, 32)), SEGMENT, "cuda")
+    assert choice.scheduler is None
+    assert {dict(choice.refusals)[name].name for name in ("reduction", "persistent")} == {"store-is-larger"}
+
+
 def test_nothing_stored_is_nothing_to_schedule() -> None:
     choice = choose(samples.nothing_stored(), SEGMENT, "cpu")
     assert choice.scheduler is None and dict(choice.refusals)["pointwise"].name == "computes-nothing"
@@ -151,4 +160,4 @@ def test_phases_count_finished_reductions() -> None:
 def test_the_reference_of_a_reduction_is_its_operand() -> None:
     reference = reference_of(samples.total((6, 10), (0,)), SEGMENT)
     assert reference is not None and reference.shape == (6, 10) and reference.reduced == {0} and reference.kept == (1,)
-    assert [Parallel.SERIAL] * 2 == [reference.loops().payload(k).parallel for k in range(2)]
+    assert {reference.loops().payload(k).parallel for k in range(2)} == {Parallel.SERIAL}

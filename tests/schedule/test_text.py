@@ -20,8 +20,10 @@ CHAINS = (
     (Schedule((), Placements(persist=())), "persist()"),
     (
         Schedule((ReorderAxes((1, 0)),), Placements(("%x", "%y.2"), "top", (TILE,), 2)),  # type: ignore[arg-type]
-        "reorder(1, 0).persist(%x, %y.2).loads(top).share(%a.1, after=3, loop=reorder(0, 1, 3, 2).merge(2),"
-        " axes=[3, 2], strides=[65, 1]).blocks_per_sm(2)",
+        (
+            "reorder(1, 0).persist(%x, %y.2).loads(top).share(%a.1, after=3, loop=reorder(0, 1, 3, 2).merge(2),"
+            " axes=[3, 2], strides=[65, 1]).blocks_per_sm(2)"
+        ),
     ),
 )
 

@@ -150,3 +150,18 @@ def test_iterators_made_inside_are_fine():
     layer = nn.Linear(2, 2)
     with torch.no_grad():
         record(lambda a: a + next(layer.parameters()) + next(itertools.count(2)), (torch.ones(2),))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.slice_scatter(x, x[:1] * 2),
+        lambda x: torch.select_scatter(x, x, 0, 0),
+        lambda x: torch.diagonal_scatter(x, x[0, :2]),
+    ],
+)
+def test_shapes_that_fakes_do_not_check(fn):
+    with pytest.raises(RuntimeError):
+        fn(torch.ones(4, 4))
+    with pytest.raises(RuntimeError):
+        record(fn, (torch.ones(4, 4),))

@@ -272,7 +272,12 @@ function mount(el, host) {
   });
 
   const quiet = watchTheme(root);
-  const size = new ResizeObserver(() => stage.refit());
+  const size = new ResizeObserver(() => {
+    const width = root.clientWidth;
+    root.dataset.size = width < 720 ? "narrow" : width < 1080 ? "middle" : "wide";
+    stage.refit();
+  });
+  size.observe(root);
   size.observe(at.stage);
   el.append(root);
   draw();

@@ -146,7 +146,7 @@ class Exploration:
         return traffic(self.graph, self._compiled.kernels)
 
     def _plan_counts(self) -> LastRun:
-        """Of the plan; where nothing ran yet, of one whose kernels are not compiled, since counting needs no compiler."""
+        """Of the plan; before the first run, of one without compiled kernels, since counting needs no compiler."""
         if self._plans:
             return self._plans[0].counts
         return plan_of(self.graph, self._compiled, self.recording.graph, compile=lambda _: _never).counts
@@ -295,7 +295,7 @@ class Exploration:
         return Stepper(self, **where)
 
     def report(self, path: str | Path, check: bool = True) -> Path:
-        """One HTML file with the same stepper that needs no kernel and no network; ``check``: and what a check finds."""
+        """One HTML file with the same stepper, without kernel and network; ``check``: with what a check finds."""
         from fusekit.notebook import actions, report
 
         return report(self, path, actions.check(self) if check else None)

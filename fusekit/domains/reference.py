@@ -35,8 +35,11 @@ class Reference:
         return tuple(k for k in range(len(self.shape)) if k not in self.reduced)
 
     def has_room(self, shape: tuple[int, ...]) -> bool:
-        """Does the space have an iteration for each element of a root over ``shape``?"""
-        return prod(shape) <= prod(self.shape)
+        """Does the space have an iteration for each element of a root over ``shape``?
+
+        A fold of nothing still has its results: they run over the kept dimensions alone.
+        """
+        return prod(shape) <= max(prod(self.shape), prod(self.shape[k] for k in self.kept))
 
     def loops(self, prefix: str = "") -> LoopDomain:
         """The untransformed loop domain."""

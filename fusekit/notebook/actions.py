@@ -28,7 +28,7 @@ def check(x: Explored) -> Result:
 
 
 def run(x: Explored) -> Result:
-    """What one run on clones of the explored arguments returns, and how long it took with whatever it had to compile."""
+    """What one run on clones of the explored arguments returns, and how long it took, compiling included."""
     started = time.perf_counter()
     try:
         value = x.run()

@@ -146,6 +146,3 @@ def _segment(graph: Graph, node: NodeId) -> Made:
         ("schedule", segment.schedule),
     ]
     return title_of(graph, node), facts, [("holds", list(members))], ()
-
-
-

@@ -42,16 +42,16 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A node that differs from the step before: ``mark`` is added, removed or changed."""
+    """A node, or an ordering of two ops, that differs from the step before: ``mark`` is added, removed or changed."""
 
     mark: str
-    node: NodeId
+    nodes: tuple[NodeId, ...]
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many nodes differ from the step before."""
+    """How many nodes differ from the step before; orderings are not nodes."""
 
     added: int
     removed: int
@@ -142,7 +142,7 @@ def _step(steps: tuple[Step, ...], k: int, files: tuple[str, ...]) -> StepShown:
     step, before = steps[k], steps[k - 1].graph if k else None
     graph = step.graph
     changes = tuple(_changes(before, graph)) if before is not None else ()
-    count = Counter(change.mark for change in changes)
+    count = Counter(change.mark for change in changes if len(change.nodes) == 1)
     views = tuple(view for view in VIEWS if _has_view(graph, view))
     return StepShown(
         step.name,
@@ -170,24 +170,23 @@ def _changes(before: Graph, after: Graph) -> Iterator[Change]:
         ("removed", found.removed, before),
         ("changed", found.changed, after),
     ):
-        yield from (Change(mark, node, title_of(graph, node)) for node in nodes)
+        yield from (Change(mark, (node,), title_of(graph, node)) for node in nodes)
+    old, new = ({(a, b): order for a, b, order in graph.orderings()} for graph in (before, after))
+    for mark, pairs, other in (("added", new, old), ("removed", old, new)):
+        yield from (Change(mark, pair, " ".join(order.kinds)) for pair, order in pairs.items() if pair not in other)
 
 
 def _delta(before: Graph | None, graph: Graph, changes: tuple[Change, ...]) -> str:
     """``+1 segment``, ``+5 ops −2 blocks``; tensors and changed nodes only where nothing else tells."""
     if before is None:
         return f"{plural(len(graph.ops()), 'op')}, {plural(len(graph.tensors()), 'tensor')}"
-    count = Counter((kind_of(change.node), change.mark) for change in changes)
-    words = []
-    for kind, word in WORDS[:-1]:
-        words += [
-            f"{sign}{_plural(count[kind, mark], word)}"
-            for mark, sign in (("added", "+"), ("removed", "−"))
-            if count[kind, mark]
-        ]
-    orders = len(graph.orderings()) - len(before.orderings())
-    if orders:
-        words.append(f"{'+' if orders > 0 else '−'}{plural(abs(orders), 'ordering')}")
+    count = Counter(("" if len(c.nodes) > 1 else kind_of(c.nodes[0]), c.mark) for c in changes)
+    words = [
+        f"{sign}{_plural(count[kind, mark], word)}"
+        for kind, word in (*WORDS[:-1], ("", "ordering"))
+        for mark, sign in (("added", "+"), ("removed", "−"))
+        if count[kind, mark]
+    ]
     if not words and changes:
         words.append(f"{len(changes)} nodes differ" if len(changes) > 1 else "1 node differs")
     return " ".join(words[:3]) or "no change"
@@ -229,7 +228,7 @@ def _segment(graph: Graph, segment: Segment) -> SegmentShown:
     kernel, title = segment.kernel, title_of(graph, segment.id)
     if kernel is None:
         return SegmentShown(segment.id, title, _runs(graph, segment), _note(segment), segment.ops, (), ())
-    by_line = {number: ops for number, ops in kernel.lines}
+    by_line = dict(kernel.lines)
     source = python_runs(kernel.source.rstrip("\n"))
     lines = tuple(Line(runs, by_line.get(number, ())) for number, runs in enumerate(source, 1))
     space = f"{segment.scheduler} over {shape_text(segment.space)}"
@@ -268,5 +267,5 @@ def _summary(x: Explored) -> tuple[tuple[str, str, float], ...]:
         ("copies", f"{found.copies:,}", -1),
         ("library calls", f"{found.extern_calls:,}", -1),
         ("bytes moved / least", f"{bytes_text(moved)} / {bytes_text(least)}", share),
-        ("most alive at once", bytes_text(found.peak_bytes), -1),
+        ("new memory at most", bytes_text(found.peak_bytes), -1),
     )

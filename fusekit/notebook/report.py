@@ -87,7 +87,9 @@ def page(shown: Document, svgs: dict[str, str], state: State) -> str:
 def embedded(data: object) -> str:
     """JSON that no HTML parser reads as a tag or a comment."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.translate({ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"})
+    return text.translate(
+        {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+    )
 
 
 def pictures(x: Explored, shown: Document) -> Iterator[tuple[str, str]]:

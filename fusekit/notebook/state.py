@@ -171,7 +171,7 @@ def hits(state: State, document: Document) -> tuple[NodeId, ...]:
     words = state.query.lower().split()
     if not words:
         return ()
-    marks = {change.node: change.mark for change in current(state, document).changes}
+    marks = {change.nodes[0]: change.mark for change in current(state, document).changes if len(change.nodes) == 1}
     found = []
     for node, seen in document.nodes.items():
         card = next((s.card for s in reversed(seen) if s.since <= state.step), None)

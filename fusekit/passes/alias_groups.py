@@ -13,7 +13,7 @@ from typing import ClassVar
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Draft, Graph, Invariant, Layout, Ordering, PassResult
 from fusekit.memory import Kind, describe, meets, relate
-from fusekit.passes.base import is_metadata, is_view
+from fusekit.passes.base import is_metadata, is_view, shared_elements
 from fusekit.why import Reason
 
 
@@ -86,7 +86,7 @@ class AliasGroups:
             if access.op == later.op or shared is False:
                 continue
             if kind != "RAW" or later.tensor not in graph.results(access.op):  # else the operand itself says it
-                where = describe(later.layout, access.layout)
+                where = shared_elements(later.layout, access.layout)
                 because = Reason.of(reason, where=where, **{fact: access.op})
                 draft.order(access.op, later.op, Ordering((kind,), where), because=because)
                 if shared is None:

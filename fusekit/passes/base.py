@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Invariant, Op, Operand, PassResult
+from fusekit.ir import Graph, Invariant, Layout, Op, Operand, PassResult
+from fusekit.memory import describe
 
 
 @runtime_checkable
@@ -39,6 +40,12 @@ def is_metadata(op: Op) -> bool:
     return op.target.split(".")[1] in _METADATA
 
 
+def shared_elements(one: Layout, other: Layout) -> str:
+    """Which elements two layouts share, as a part of the larger: ``element [0,0]``, ``row 3``, ``same elements``."""
+    small, large = (one, other) if one.numel <= other.numel else (other, one)
+    return describe(small, large)
+
+
 def tensors_of(value: object, operands: Sequence[NodeId]) -> list[NodeId]:
     """The tensors that an argument of an op mentions, in order."""
     if isinstance(value, Operand):
@@ -46,6 +53,11 @@ def tensors_of(value: object, operands: Sequence[NodeId]) -> list[NodeId]:
     if isinstance(value, tuple):
         return [t for item in value for t in tensors_of(item, operands)]  # pyright: ignore[reportUnknownVariableType]
     return []
+
+
+def items(value: object) -> tuple[object, ...] | None:
+    """A list among the arguments of an op; None for anything else."""
+    return value if isinstance(value, tuple) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def argument(op: Op, position: int, name: str, default: object = None) -> object:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Draft, Graph, Invariant, Layout, Op, Operand, Ordering, PassResult, Tensor
-from fusekit.memory import describe, meets
-from fusekit.passes.base import is_view
+from fusekit.memory import meets
+from fusekit.passes.base import is_view, shared_elements
 from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.lookups import CHECK, Check
 from fusekit.passes.values import APPLY, FILL, GATHER, IOTA, LOAD, OVERLAY, REDUCE, TAKE, WINDOW, Value, value_index
@@ -248,7 +248,7 @@ class Emitter:
 
     def _edge(self, first: NodeId, then: NodeId, kind: str, layout: Layout, region: Layout) -> None:
         if first != then and meets(layout, region) is not False:
-            self.draft.order(first, then, Ordering((kind,), describe(layout, region)))
+            self.draft.order(first, then, Ordering((kind,), shared_elements(layout, region)))
 
 
 def _first_at(graph: Graph) -> dict[Access, NodeId]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fusekit.dtypes import I32, I64
 from fusekit.ids import NodeId
 from fusekit.ir import Operand
+from fusekit.passes.base import items
 from fusekit.passes.build import Build, dtype_of, is_empty, shape_of, write
 from fusekit.passes.movement import Call, Write
 from fusekit.passes.values import FILL, IOTA, WINDOW, Value
@@ -45,11 +46,11 @@ class Check:
         """Are the indices numbers that the program itself made, all in bounds?"""
         while value.kind == WINDOW:
             value = value.operands[0]
-        numbers = value.detail
-        if value.kind not in (FILL, IOTA) or not all(type(n) is int for n in numbers):
+        numbers = [n for n in value.detail if isinstance(n, int)]
+        if value.kind not in (FILL, IOTA) or len(numbers) != len(value.detail):
             return False
         start, step = (*numbers, 0)[:2]
-        ends = (start, start + step * (max(value.numel, 1) - 1)) if value.kind == IOTA else (start, start)
+        ends = (start, start + step * (max(value.numel, 1) - 1))
         return all((-self.size if self.wraps else 0) <= end < self.size for end in ends)
 
 
@@ -92,8 +93,8 @@ def index_select(call: Call) -> tuple[Step, ...] | None:
 
 def index(call: Call) -> tuple[Step, ...] | None:
     """``source[:, index]``: one index tensor, whose negative elements count from the end."""
-    source, given = call.tensor(0, "self"), call.arg(1, "indices")
-    if source is None or not isinstance(given, tuple):
+    source, given = call.tensor(0, "self"), items(call.arg(1, "indices"))
+    if source is None or given is None:
         return None
     found = [(k, call.operands[i.position]) for k, i in enumerate(given) if isinstance(i, Operand)]
     if is_empty(call):

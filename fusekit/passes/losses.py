@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fusekit.dtypes import F16, I64
 from fusekit.passes.build import Build, dtype_of, is_empty, shape_of, sparse, write
@@ -96,54 +97,68 @@ def _log_sigmoid(b: Build, x: Value) -> Value:
     return b.sub(b("clamp_max.default", x, 0), b("log1p.default", falling))
 
 
-def nll_loss(call: Call) -> tuple[Step, ...] | None:
-    """Minus the picked log-probabilities, weighted; the total of the weights. Ignored targets count for nothing.
+@dataclass(frozen=True)
+class _Picked:
+    """What an nll loss takes: scores with the classes along ``dim``, and targets. ``ignore``: counts for nothing."""
 
-    Without a batch dimension "none" reduces like "sum".
-    """
+    dim: int
+    ignore: int
+    reduction: int
+
+    @property
+    def is_each(self) -> bool:
+        """One loss for each target. Without a batch dimension "none" reduces like "sum"."""
+        return self.reduction == NONE and self.dim == 1
+
+    def terms(self, b: Build, given: Value, scores: Value, weights: Value | None) -> tuple[Value, Value]:
+        """(loss, weight) of each target, 0 where it is ignored; an ignored target picks class 0 in its place."""
+        index = b.cast(given, I64)
+        counts = b("ne.Scalar", index, self.ignore)
+        safe = b.where(counts, index, b.filled(index, 0))
+        column = b.kept(safe, (*safe.shape[: self.dim], 1, *safe.shape[self.dim :]), (self.dim,))
+        picked = b.without(b.values.gather(scores, column, self.dim), (self.dim,))
+        loss = b("neg.default", b.wide(picked))
+        scale = b.filled(loss, 1) if weights is None else b.wide(b.values.take(weights, safe, 0))
+        loss = loss if weights is None else b.mul(loss, scale)
+        zeros = b.filled(loss, 0)
+        return b.where(counts, loss, zeros), b.where(counts, scale, zeros)
+
+    def output(self, b: Build, r: list[Value | None]) -> Value:
+        loss, scale = self._terms(b, r)
+        if self.is_each:
+            return loss
+        dims = range(len(loss.shape))
+        summed = b.sum(loss, dims, keep=False)
+        return b.div(summed, b.sum(scale, dims, keep=False)) if self.reduction == MEAN else summed
+
+    def weight(self, b: Build, r: list[Value | None]) -> Value:
+        """The total, which is 0 where nothing is reduced."""
+        scale = self._terms(b, r)[1]
+        if self.is_each:
+            return b.values.fill(0, (), scale.dtype)
+        return b.sum(scale, range(len(scale.shape)), keep=False)
+
+    def _terms(self, b: Build, r: list[Value | None]) -> tuple[Value, Value]:
+        given, scores, weights = r
+        assert given is not None and scores is not None
+        return self.terms(b, given, scores, weights)
+
+
+def nll_loss(call: Call) -> tuple[Step, ...] | None:
+    """Minus the picked log-probabilities, weighted; the total of the weights."""
     source, target, weight = (call.tensor(k, name) for k, name in enumerate(("self", "target", "weight")))
     reduction, ignore = call.arg(3, "reduction", MEAN), call.arg(4, "ignore_index", -100)
     if source is None or target is None or reduction not in (NONE, MEAN, SUM) or not isinstance(ignore, int):
         return None
     shape = shape_of(call, source)
-    dim = 0 if len(shape) == 1 else 1
     if is_empty(call) or 0 in shape:
         return None
-    each = reduction == NONE and dim == 1
-
-    def terms(b: Build, r: list[Value | None]) -> tuple[Value, Value]:
-        """(loss, weight) of each target, 0 where it is ignored."""
-        given, scores, weights = r
-        assert given is not None and scores is not None
-        index = b.cast(given, I64)
-        counts = b("ne.Scalar", index, ignore)
-        safe = b.where(counts, index, b.filled(index, 0))
-        kept = b.kept(safe, (*safe.shape[:dim], 1, *safe.shape[dim:]), (dim,))
-        picked = b("neg.default", b.wide(b.without(b.values.gather(scores, kept, dim), (dim,))))
-        ones = b.filled(picked, 1)
-        scale = ones if weights is None else b.wide(b.values.take(weights, safe, 0))
-        zeros = b.filled(picked, 0)
-        loss = picked if weights is None else b.mul(picked, scale)
-        return b.where(counts, loss, zeros), b.where(counts, scale, zeros)
-
-    def output(b: Build, r: list[Value | None]) -> Value:
-        loss, scale = terms(b, r)
-        dims = range(len(loss.shape))
-        if each:
-            return loss
-        summed = b.sum(loss, dims, keep=False)
-        return b.div(summed, b.sum(scale, dims, keep=False)) if reduction == MEAN else summed
-
-    def weighed(b: Build, r: list[Value | None]) -> Value:
-        scale = terms(b, r)[1]
-        if each:
-            return b.values.fill(0, (), scale.dtype)
-        return b.sum(scale, range(len(scale.shape)), keep=False)
-
-    name = call.op.target.split(".")[1]
-    check = Check(target, shape[dim], dim, name, ignore=ignore)
-    made = [sparse([target, source, weight], body) for body in (output, weighed)]
-    return (check, *(write(call, k, body, *reads) for k, (body, reads) in enumerate(made)))
+    assert isinstance(reduction, int)
+    picked = _Picked(0 if len(shape) == 1 else 1, ignore, reduction)
+    check = Check(target, shape[picked.dim], picked.dim, call.op.target.split(".")[1], ignore=ignore)
+    output, reads = sparse([target, source, weight], picked.output)
+    total, _ = sparse([target, source, weight], picked.weight)
+    return check, write(call, 0, output, *reads), write(call, 1, total, *reads)
 
 
 RULES: dict[str, Callable[[Call], tuple[Step, ...] | None]] = {

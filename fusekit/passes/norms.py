@@ -13,7 +13,9 @@ from fusekit.dtypes import F64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
 from fusekit.memory import meets
+from fusekit.passes.base import items
 from fusekit.passes.build import (
+    Body,
     Build,
     count,
     dtype_of,
@@ -50,8 +52,8 @@ def _scaled(b: Build, x: Value, weight: Value | None, bias: Value | None) -> Val
 
 def _inner(call: Call, source: NodeId, position: int) -> tuple[int, ...] | None:
     """The dimensions that ``normalized_shape`` names."""
-    rank, normalized = len(shape_of(call, source)), call.arg(position, "normalized_shape")
-    if not isinstance(normalized, tuple) or not normalized:
+    rank, normalized = len(shape_of(call, source)), items(call.arg(position, "normalized_shape"))
+    if not normalized:
         return None
     return tuple(range(rank - len(normalized), rank))
 
@@ -96,9 +98,9 @@ def layer_norm(call: Call) -> Writes:
 def layer_norm_backward(call: Call) -> Writes:
     """Of the input, the weight and the bias, as far as ``output_mask`` asks for them."""
     places = [call.tensor(k) for k in (0, 1, 3, 4, 5)]  # grad_out, input, mean, rstd, weight
-    mask = call.arg(7, "output_mask")
+    mask = items(call.arg(7, "output_mask"))
     dims = _inner(call, call.operands[1], 2)
-    if dims is None or not isinstance(mask, tuple) or any(p is None for p in places[:4]):
+    if dims is None or mask is None or any(p is None for p in places[:4]):
         return None
     if not all(is_contiguous(call.layout(t)) for t in call.results):
         return None
@@ -283,7 +285,7 @@ class _Batch:
         mean, _, squares = b.deviations(b.wide(x), self.dims)
         return mean, _inverse_root(b, b.div(squares, count(x.shape, self.dims)), self.eps), squares
 
-    def _saved(self, result: int):
+    def _saved(self, result: int) -> Body:
         return lambda b, r: b.without(self._statistics(b, r[0])[result - 1], self.dims)
 
     def _moved(self, k: int, place: NodeId) -> Write:

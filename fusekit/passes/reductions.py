@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 
 from fusekit.dtypes import BOOL, I64, DType
-from fusekit.passes.build import Build, count, dims_of, dtype_of, is_empty, shape_of, write
+from fusekit.passes.build import Body, Build, count, dims_of, dtype_of, is_empty, shape_of, write
 from fusekit.passes.movement import Call, Rule, Write
 from fusekit.passes.values import Value
 
@@ -87,12 +87,13 @@ def _picked(kinds: Sequence[str], position: int = 1) -> Rule:
             return ()
         if span is None or not span.size:
             return None
-        return tuple(
-            write(call, k, lambda b, r, kind=kind: b.reduce(kind, r[0], span.dims, span.keep), call.operands[0])
-            for k, kind in enumerate(kinds)
-        )
+        return tuple(write(call, k, _as_it_is(kind, span), call.operands[0]) for k, kind in enumerate(kinds))
 
     return rule
+
+
+def _as_it_is(kind: str, span: Span) -> Body:
+    return lambda b, r: b.reduce(kind, r[0], span.dims, span.keep)
 
 
 def _tested(kind: str) -> Rule:

@@ -42,7 +42,7 @@ def prefix_of(segment: NodeId) -> str:
 class SchedulePass:
     """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it.
 
-    ``given``: (segment, chain) of segments that are not asked about. Raises IllegalTransform for a chain that is illegal.
+    ``given``: (segment, chain) of segments that are not asked about; an illegal one raises IllegalTransform.
     """
 
     name: ClassVar[str] = "schedule"

@@ -51,7 +51,8 @@ class SegmentOps:
                     members = [op for op in graph.ops() if op in group.needs]
                     draft.add_segment(Segment("pointwise", group.space), members, because=group.because)
             else:
-                draft.add_segment(Segment("extern"), [unit], because=Reason.of("extern-call"))
+                because = Reason.of("extern-call", op=_short(graph, unit))
+                draft.add_segment(Segment("extern"), [unit], because=because)
         for chain in _view_chains(graph):
             draft.add_segment(Segment("alias"), chain, because=Reason.of("alias-only"))
         segmented = draft.finish().graph
@@ -69,7 +70,7 @@ class SegmentOps:
         groups = self._join(graph, groups, _shared_values, Reason.of("shares-values"), self.values)
         groups = self._join(graph, groups, _same_space, Reason.of("same-space"), self.unrelated)
         for group in groups:
-            why = group.because or Reason.of("shares-values")
+            why = group.because or Reason.of("single-store")
             group.because = Reason.of("one-kernel", space=str(list(group.space)), because=str(why))
         for a, b in pairwise(groups):
             draft.decline((a.stores[0], b.stores[0]), self._refusal(a, b))
@@ -191,8 +192,14 @@ def _written(graph: Graph, op: NodeId) -> list[NodeId]:
     return [graph.operands(op)[w] for w in graph.op(op).writes] + list(graph.results(op))
 
 
+def _short(graph: Graph, op: NodeId) -> str:
+    """``native_group_norm`` of ``aten.native_group_norm.default``."""
+    return graph.op(op).target.split(".")[1]
+
+
 def _why_apart(graph: Graph, op: NodeId, a: NodeId, b: NodeId) -> Reason:
-    if "extern" in (graph.segment(a).scheduler, graph.segment(b).scheduler):
-        return Reason.of("extern-call")
+    calls = [graph.members(s)[0] for s in (a, b) if graph.segment(s).scheduler == "extern"]
+    if calls:
+        return Reason.of("extern-call", op=_short(graph, calls[0]))
     why = str(graph.op(op).kwarg("because", "it is read again"))
     return Reason.of("must-follow", block=str(graph.block_of(_written(graph, op)[0])), because=why)

@@ -23,6 +23,14 @@ def argument_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
     return tuple(_name_of(path, heads) for path, _ in pairs)
 
 
+def capture_name(path: str, leaves: Sequence[tuple[str, object]], names: Sequence[str]) -> str:
+    """A capture inside an argument that is no tensor is named after that argument: ``model.norm.weight``."""
+    for (leaf, _), name in zip(leaves, names, strict=True):
+        if path.startswith(leaf):
+            return name + path[len(leaf) :]
+    return path
+
+
 def _name_of(path: Sequence[Any], heads: Sequence[str]) -> str:
     side, top, *rest = [_key(step) for step in path]
     head = heads[int(top)] if side == "0" else top

@@ -185,7 +185,7 @@ def _inputs(
         if key not in arguments:
             entry = _path_of(recorder, reach, t, fake)
             sources.append(Capture(entry))
-            rows.append((recorder.ref(fake).index, entry.path, "capture"))
+            rows.append((recorder.ref(fake).index, naming.capture_name(entry.path, leaves, names), "capture"))
     for k, (t, number) in enumerate(recorder.constants):
         sources.append(Constant(t))
         rows.append((number, f"constant{k}", "constant"))

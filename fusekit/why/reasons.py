@@ -40,6 +40,7 @@ SENTENCES: dict[str, str] = {
     "number-is-parameter": "{name} differs from call to call: a kernel parameter",
     # segment
     "one-kernel": "one kernel over {space}: {because}",
+    "single-store": "nothing else is stored in this run",
     "shares-values": "the stores share values or memory",
     "same-space": "the stores run over one iteration space",
     "space-differs": "iteration spaces differ ({first} against {second}) and nothing is shared",
@@ -47,7 +48,7 @@ SENTENCES: dict[str, str] = {
     "must-follow": "{block} must be written before it is read: {because}",
     "cannot-lower": "no kernel: {because}",
     "alias-only": "only views of what is there: nothing is launched",
-    "extern-call": "a library call",
+    "extern-call": "{op} is a library call",
     "nothing-to-do": "no element to compute",
     # schedule
     "scheduled-by": "{scheduler}, for {target}: {chain}",

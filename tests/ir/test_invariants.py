@@ -103,8 +103,7 @@ def segments_out_of_order(d: Draft) -> None:
 
 def reduction_keeps_its_dimension(d: Draft) -> None:
     d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",), id="^load")
-    w = d.add_tensor(d["%v"], id="%w")
-    d.add_op(Op("fk.reduce", (Operand(0),), (("kind", "sum"), ("dims", (0,)))), ("%v",), (w,), id="^reduce")
+    d.add_op(Op("fk.reduce", (Operand(0),), (("kind", "sum"), ("dims", (0,)))), ("%v",), ("%w",), id="^reduce")
 
 
 BROKEN = [

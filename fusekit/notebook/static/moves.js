@@ -44,7 +44,7 @@ function matches(word, texts) {
 function hits(state, doc) {
   const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
-  const marks = new Map(doc.steps[state.step].changes.map((c) => [c.node, c.mark]));
+  const marks = new Map(doc.steps[state.step].changes.filter((c) => c.nodes.length === 1).map((c) => [c.nodes[0], c.mark]));
   return Object.keys(doc.nodes).filter((node) => {
     const card = cardAt(doc, node, state.step);
     if (!card) return false;

@@ -87,10 +87,12 @@ function changesPane(doc, state, act, peek) {
   const step = doc.steps[state.step];
   if (!step.changes.length) return h("p.fk-muted", {}, state.step ? "Nothing changed." : "There is no step before.");
   const { added, removed, changed } = step.counts;
-  const rows = step.changes.slice(0, MOST_CHANGES).map((one) => h(`li.fk-change.fk-${one.mark}${state.selected.includes(one.node) ? ".fk-lit" : ""}`, {},
-    button("", { onclick: () => act("select", [one.node]), onmouseenter: () => peek([one.node]), onmouseleave: () => peek(null) },
-      h("span.fk-mark", { "aria-label": one.mark, role: "img" }, MARKS[one.mark]), h("b", {}, one.title), " ", h("i", {}, one.node))));
-  return [h("p.fk-muted", {}, `${added} added, ${removed} removed, ${changed} changed since ${doc.steps[state.step - 1].name}`), h("ol.fk-list", {}, rows)];
+  const orders = step.changes.filter((one) => one.nodes.length > 1).length;
+  const rows = step.changes.slice(0, MOST_CHANGES).map((one) => h(`li.fk-change.fk-${one.mark}${one.nodes.every((n) => state.selected.includes(n)) ? ".fk-lit" : ""}`, {},
+    button("", { onclick: () => act("select", one.nodes), onmouseenter: () => peek(one.nodes), onmouseleave: () => peek(null) },
+      h("span.fk-mark", { "aria-label": one.mark, role: "img" }, MARKS[one.mark]), h("b", {}, one.title), " ", h("i", {}, one.nodes.join(" → ")))));
+  const words = `${added} added, ${removed} removed, ${changed} changed${orders ? `, ${orders} orderings` : ""} since ${doc.steps[state.step - 1].name}`;
+  return [h("p.fk-muted", {}, words), h("ol.fk-list", {}, rows)];
 }
 
 /** Lines of code; each carries its nodes, and a click selects them. */

@@ -17,6 +17,7 @@ function svgElement(text, prefix) {
   return root;
 }
 
+const byName = (svg, name) => [...svg.querySelectorAll("g.node")].find((e) => e.id.endsWith(`-${name}`));
 const dataNodes = (svg) => svg.querySelectorAll("[data-op]");
 
 /** Nodes of the picture that stand for `node`: itself, or what its card says is near. */
@@ -40,8 +41,12 @@ function lightPicture(svg, doc, nodes, step, found) {
     const holder = e.parentElement.closest("g.node");
     if (holder) holder.classList.add("fk-holds");
   }
-  for (const e of svg.querySelectorAll("g.edge"))
-    if (names.has(e.dataset.from) || names.has(e.dataset.to)) e.classList.add("fk-lit");
+  for (const e of svg.querySelectorAll("g.edge")) {
+    if (!names.has(e.dataset.from) && !names.has(e.dataset.to)) continue;
+    e.classList.add("fk-lit");
+    for (const end of [e.dataset.from, e.dataset.to]) // words on an edge, such as a hazard, belong to it
+      if (!Object.hasOwn(doc.nodes, end)) byName(svg, end)?.classList.add("fk-holds");
+  }
   if (found.size) for (const e of dataNodes(svg)) if (found.has(e.dataset.op)) e.classList.add("fk-hit");
   return lit;
 }

@@ -36,15 +36,15 @@ function frame(doc, prefix, live) {
   const root = h("div.fk-stepper", { id: prefix + "root", role: "region", "aria-label": `fusekit stepper of ${doc.program}`, "data-lm-suppress-shortcuts": "true" },
     h("header.fk-head", {}, h("b.fk-brand", {}, "fusekit"), h("span.fk-mono.fk-signature", { title: doc.signature }, doc.signature),
       h("span.fk-tools", {}, part("back", button("←", { "aria-label": "step before", title: "step before (←)" })), part("forward", button("→", { "aria-label": "next step", title: "next step (→)" })),
-        part("since", button("", { "aria-pressed": "false", title: "mark what changed (D)" }))),
+        part("since", button("", { "aria-pressed": "false", title: "mark what changed (D)" })), part("link", button("link", { title: "copy what leads back here" }))),
       h("span.fk-keys.fk-muted", { "aria-hidden": "true" }, key("←"), key("→"), " step ", key("⇧→"), " reason ", key("↑"), key("↓"), " op ", key("D"), " changes ", key("Esc"), " clear")),
     part("rail", h("nav.fk-rail", { "aria-label": "steps" })),
     h("div.fk-view", {},
       h("div.fk-bar-top", {}, part("views", h("span.fk-tools", { role: "group", "aria-label": "view" })), h("span.fk-grow"),
-        part("search", h("input", { type: "search", placeholder: "find: exp, op:mul, line:12, changed:added", "aria-label": "find nodes" })), part("count", h("span.fk-muted.fk-count")),
-        h("span.fk-tools", {}, part("minus", button("−", { "aria-label": "zoom out" })), part("fit", button("fit", { title: "everything in view (0)" })), part("plus", button("+", { "aria-label": "zoom in" })), part("link", button("link", { title: "copy what leads back here" })))),
+        part("search", h("input", { type: "search", placeholder: "find: exp, op:mul, line:12, changed:added", "aria-label": "find nodes" })), part("count", h("span.fk-muted.fk-count"))),
       part("stage", h("div.fk-stage", { tabindex: 0, role: "application", "aria-roledescription": "diagram" },
-        part("canvas", h("div.fk-picture")), part("map", h("div.fk-map", { hidden: true, "aria-hidden": "true" }, h("span"))), part("hint", h("div.fk-hint", { hidden: true }, "Ctrl + wheel zooms, drag moves")), part("wait", h("div.fk-wait", { hidden: true }))))),
+        part("canvas", h("div.fk-picture")), part("map", h("div.fk-map", { hidden: true, "aria-hidden": "true" }, h("span"))), part("hint", h("div.fk-hint", { hidden: true }, "Ctrl + wheel zooms, drag moves")), part("wait", h("div.fk-wait", { hidden: true })),
+        h("span.fk-tools.fk-zoom", {}, part("minus", button("−", { "aria-label": "zoom out" })), part("fit", button("fit", { title: "everything in view (0)" })), part("plus", button("+", { "aria-label": "zoom in" })))))),
     h("aside.fk-side", { "aria-label": "reasons and sources" },
       h("section.fk-pane.fk-why", {}, part("whyHead", h("div.fk-tabs")), part("why", h("div.fk-scroll", { tabindex: 0, role: "group", "aria-label": "reasons" }))),
       h("section.fk-pane.fk-source", {}, h("div.fk-tabs", {}, h("h2", {}, "Source"), part("sourceNote", h("span.fk-muted"))), part("source", h("div.fk-scroll", { tabindex: 0, role: "group", "aria-label": "source" }))),
@@ -148,6 +148,8 @@ function mount(el, host) {
     else if (!segment) at.code.replaceChildren(h("p.fk-muted", {}, "There is no segment yet."));
     else at.code.replaceChildren(h("p.fk-muted", {}, segment.note), ...(segment.lines.length ? [codeList(segment.lines, 1, act, peek, `kernel ${segment.name}`)] : []),
       ...segment.races.map((text) => h("p.fk-race-row", {}, text)));
+    const def = [...at.code.querySelectorAll("li")].find((row) => row.textContent.match(/^\d+def /));
+    at.code.scrollTop = def ? def.offsetTop - at.code.offsetTop - 4 : 0; // past the imports
   }
 
   function drawStrip() {
@@ -233,7 +235,7 @@ function mount(el, host) {
   });
   at.search.addEventListener("input", () => act("search", at.search.value));
   at.stage.addEventListener("click", (e) => {
-    if (stage.wasDrag() || e.target.closest(".fk-map")) return;
+    if (stage.wasDrag() || e.target.closest(".fk-map, .fk-zoom")) return;
     const node = e.target.closest("[data-op]")?.dataset.op;
     node ? act("select", [node]) : state.selected.length && act("clear");
     at.stage.focus({ preventScroll: true });

@@ -12,7 +12,7 @@ import networkx as nx
 from fusekit.errors import InvalidGraph
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
 from fusekit.ir.domains import Axis, DomainKind, IterDomain, Transform
-from fusekit.ir.graph import Graph
+from fusekit.ir.graph import Graph, Holder, edges_of
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Block, Boundary, Def, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
 from fusekit.why import Explanation, Reason
@@ -35,9 +35,10 @@ class Draft:
     def __init__(self, graph: Graph, by: str):
         self.by = by
         self._name = graph.name
-        self._nx = nx.MultiDiGraph()
+        self._nx: Holder = nx.MultiDiGraph()
         self._nx.add_nodes_from((n, {"data": graph[n]}) for n in graph)
-        self._nx.add_edges_from((a, b, k, {"data": d}) for (a, b, k), d in graph.edges().items())
+        for (a, b, key), payload in graph.edges().items():
+            self._nx.add_edge(a, b, key, data=payload)
         self._ops: list[NodeId] = list(graph.ops())
         self._said: list[Explanation] = []
         self._used: set[str] = set(graph)
@@ -223,14 +224,15 @@ class Draft:
                 raise InvalidGraph(what, problem[0], "this is a bug of the pass")
         return PassResult(graph, tuple(self._said))
 
-    def _ordered(self) -> nx.MultiDiGraph:
+    def _ordered(self) -> Holder:
         """The holder in one fixed order: blocks, tensors by first mention, ops in program order, segments, domains."""
-        holder, data = nx.MultiDiGraph(), self._nx.nodes(data="data")
+        holder: Holder = nx.MultiDiGraph()
         tensors: dict[NodeId, None] = {}
         for op in self._ops:
-            ins, outs = self._nx.in_edges(op, data="data"), self._nx.out_edges(op, data="data")
-            uses = sorted((d.operand, t) for t, _, d in ins if isinstance(d, Use))
-            defs = sorted((d.result, t) for _, t, d in outs if isinstance(d, Def))
+            ins = ((t, attributes["data"]) for t, _, attributes in self._nx.in_edges(op, data=True))
+            outs = ((t, attributes["data"]) for _, t, attributes in self._nx.out_edges(op, data=True))
+            uses = sorted((d.operand, t) for t, d in ins if isinstance(d, Use))
+            defs = sorted((d.result, t) for t, d in outs if isinstance(d, Def))
             tensors.update(dict.fromkeys(t for _, t in uses))
             tensors.update(dict.fromkeys(t for _, t in defs))
         rest = [n for n in self._nx if kind_of(n) == TENSOR and n not in tensors]
@@ -238,6 +240,7 @@ class Draft:
         segments = [n for n in self._nx if kind_of(n) == SEGMENT]
         domains = [n for sigil in (ITERDOMAIN, TRANSFORM) for n in self._nx if kind_of(n) == sigil]
         for node in (*blocks, *tensors, *rest, *self._ops, *segments, *domains):
-            holder.add_node(node, data=data[node])
-        holder.add_edges_from(self._nx.edges(keys=True, data=True))
+            holder.add_node(node, **self._nx.nodes[node])
+        for a, b, key, payload in edges_of(self._nx):
+            holder.add_edge(a, b, key, data=payload)
         return holder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import networkx as nx
 
@@ -24,12 +24,19 @@ from fusekit.ir.payloads import (
     Segment,
     Tensor,
     Use,
+    is_tuple,
 )
 
 if TYPE_CHECKING:
     from fusekit.ir.draft import Draft
 
 INPUT, RETURN = "fk.input", "fk.return"
+Holder: TypeAlias = "nx.MultiDiGraph[NodeId]"
+
+
+def edges_of(holder: Holder) -> Iterator[tuple[NodeId, NodeId, Any, Edge]]:
+    """(from, to, key, payload); a key is what tells the edges between two nodes apart."""
+    return iter(cast("Iterable[tuple[NodeId, NodeId, Any, Edge]]", holder.edges(keys=True, data="data")))
 
 
 class Graph:
@@ -39,11 +46,12 @@ class Graph:
     producers, members) is computed from the edges, once, when the graph is made.
     """
 
-    def __init__(self, name: str, holder: nx.MultiDiGraph):
+    def __init__(self, name: str, holder: Holder):
         """``holder`` is taken over; its nodes stand in program order. Passes use ``Draft.finish``."""
         self.name = name
-        self._nx = nx.freeze(holder)
-        self._data: dict[NodeId, Node] = dict(holder.nodes(data="data"))
+        self._nx: Holder = holder
+        nx.freeze(holder)  # pyright: ignore[reportUnknownMemberType]  (its stub gives no result type)
+        self._data: dict[NodeId, Node] = {node: attributes["data"] for node, attributes in holder.nodes(data=True)}
         self._by_kind: dict[str, tuple[NodeId, ...]] = {}
         for sigil in (TENSOR, OP, BLOCK, SEGMENT, ITERDOMAIN, TRANSFORM):
             self._by_kind[sigil] = tuple(node for node in self._data if kind_of(node) == sigil)
@@ -59,7 +67,7 @@ class Graph:
         self._lives: dict[NodeId, tuple[NodeId, Lives]] = {}
         self._orderings: list[tuple[NodeId, NodeId, Ordering]] = []
         self._boundaries: list[tuple[NodeId, NodeId, NodeId, Boundary]] = []
-        for a, b, key, data in self._nx.edges(keys=True, data="data"):
+        for a, b, key, data in edges_of(self._nx):
             match data:
                 case Use(operand):
                     operands.setdefault(b, []).append((operand, a))
@@ -228,8 +236,8 @@ class Graph:
         def visit(value: object) -> None:
             if isinstance(value, Number):
                 found.setdefault(value.index, value)
-            elif type(value) is tuple:
-                for item in cast(tuple[object, ...], value):
+            elif is_tuple(value):
+                for item in value:
                     visit(item)
 
         for op in self.ops():
@@ -240,13 +248,13 @@ class Graph:
     # ---- the graph as a whole
 
     @property
-    def nx(self) -> nx.MultiDiGraph:
+    def nx(self) -> Holder:
         """A read-only networkx view; the attribute ``data`` of a node or an edge is its payload."""
         return self._nx.copy(as_view=True)
 
     def edges(self) -> dict[tuple[NodeId, NodeId, object], Edge]:
         """Every edge with its payload."""
-        return {(a, b, key): data for a, b, key, data in self._nx.edges(keys=True, data="data")}
+        return {(a, b, key): data for a, b, key, data in edges_of(self._nx)}
 
     def draft(self, by: str) -> Draft:
         """An editable copy; ``by`` is the name of the pass."""

@@ -15,8 +15,7 @@ from fusekit.ir.payloads import Operand
 
 Problems = Iterator[tuple[NodeId, str]]
 MEMORY_OPS = ("fk.load", "fk.store")
-VALUE_OPS = ("fk.window", "fk.overlay", "fk.fill", "fk.iota", "fk.cast", "fk.bits")
-VALUE_OPS += ("fk.reduce", "fk.take", "fk.gather")
+VALUE_OPS = ("fk.window", "fk.overlay", "fk.fill", "fk.iota", "fk.cast", "fk.bits", "fk.reduce", "fk.take", "fk.gather")
 
 
 @dataclass(frozen=True)

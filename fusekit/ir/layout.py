@@ -34,7 +34,8 @@ class Layout:
     @staticmethod
     def contiguous(shape: Sequence[int], dtype: DType, offset: int = 0) -> Layout:
         """Row-major and dense, from ``offset`` bytes on."""
-        strides, step = [], dtype.width
+        strides: list[int] = []
+        step = dtype.width
         for size in reversed(shape):
             strides.append(step)
             step *= max(size, 1)

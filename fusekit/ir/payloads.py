@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from fusekit.dtypes import DType
 from fusekit.index import Form
@@ -35,7 +35,7 @@ class Operand(NamedTuple):
 class Number(NamedTuple):
     """Parameter ``index`` of the graph: a Python number that may differ from call to call; ``example`` was recorded."""
 
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]  (tuple.index, which nobody asks here)
     example: int | float
 
 
@@ -54,6 +54,11 @@ class Guard(NamedTuple):
 
 # bool, int, float, complex, str, None, DType, Operand, Number, Symbol, Form, Guard, or a tuple of such
 Arg = object
+
+
+def is_tuple(value: object) -> TypeGuard[tuple[Arg, ...]]:
+    """Is the argument a list of arguments? What is a NamedTuple is one argument."""
+    return type(value) is tuple
 
 
 # ---- nodes --------------------------------------------------------------------------------------------------------

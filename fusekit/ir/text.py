@@ -16,7 +16,7 @@ from fusekit.index import Form, Var, print_form
 from fusekit.ir.domain_text import print_domains
 from fusekit.ir.graph import Graph
 from fusekit.ir.layout import Layout
-from fusekit.ir.payloads import Guard, Number, Op, Operand, Symbol
+from fusekit.ir.payloads import Guard, Number, Op, Operand, Symbol, is_tuple
 from fusekit.why import Explanation
 
 
@@ -112,7 +112,7 @@ def print_arg(value: object, operands: tuple[NodeId, ...]) -> str:
             return f"{{{print_form(value)}}}"
         case DType():
             return value.name
-        case tuple():
+        case _ if is_tuple(value):
             return "[" + ", ".join(print_arg(item, operands) for item in value) + "]"
         case float() if not isfinite(value):
             return f"float({str(value)!r})"
@@ -129,7 +129,7 @@ def _parameters(graph: Graph) -> set[Var]:
     def visit(value: object) -> None:
         if isinstance(value, Form):
             found.update(v for v in value.free if v.name.startswith("n"))
-        elif isinstance(value, tuple):
+        elif is_tuple(value):
             for item in value:
                 visit(item)
 

@@ -22,8 +22,8 @@ def check(x: Explored) -> Result:
     order = (*found.failures, *(row for row in found.rows if row.ok))
     rows = tuple(("✓" if row.ok else "✗", row.what, row.eager, row.fusekit) for row in order[:MOST_ROWS])
     if found.ok:
-        return Result("ok", f"the same as eager: {len(found.rows)} facts agree", rows)
-    sentence = f"{len(found.failures)} of {len(found.rows)} facts differ from eager"
+        return Result("ok", f"the same, {len(found.rows)} facts", rows)
+    sentence = f"{len(found.failures)} of {len(found.rows)} facts differ"
     return Result("differs", sentence, rows, _repro(found.repro))
 
 
@@ -35,7 +35,7 @@ def run(x: Explored) -> Result:
     except Exception as error:
         return failed(error)
     took = time.perf_counter() - started
-    return Result("ok", f"ran in {duration(took)}, compilation included", (), _cut(_shown(value)))
+    return Result("ok", f"{duration(took)}, compiling included", (), _cut(_shown(value)))
 
 
 def failed(error: Exception) -> Result:

@@ -16,7 +16,7 @@ from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, NodeId, kind_of
 from fusekit.ir import Graph, diff, print_graph
 from fusekit.notebook.cards import Seen, cards_of, title_of
 from fusekit.notebook.explored import Explored, Segment, Step
-from fusekit.notebook.source import Excerpt, Line, excerpts, ir_lines, origins, python_runs
+from fusekit.notebook.source import Excerpt, Line, excerpts, ir_lines, kernel_lines, origins
 from fusekit.why import Explanation
 
 HAZARDS = frozenset({
@@ -228,9 +228,7 @@ def _segment(graph: Graph, segment: Segment) -> SegmentShown:
     kernel, title = segment.kernel, title_of(graph, segment.id)
     if kernel is None:
         return SegmentShown(segment.id, title, _runs(graph, segment), _note(segment), segment.ops, (), ())
-    by_line = dict(kernel.lines)
-    source = python_runs(kernel.source.rstrip("\n"))
-    lines = tuple(Line(runs, by_line.get(number, ())) for number, runs in enumerate(source, 1))
+    lines = kernel_lines(kernel.source, dict(kernel.lines))
     space = f"{segment.scheduler} over {shape_text(segment.space)}"
     return SegmentShown(segment.id, title, kernel.name, space, segment.ops, lines, tuple(_races(graph, segment)))
 

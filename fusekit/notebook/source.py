@@ -59,8 +59,20 @@ def python_runs(source: str) -> list[tuple[Run, ...]]:
     return [tuple(_joined(line)) for line in lines]
 
 
+def kernel_lines(source: str, nodes: Mapping[int, tuple[NodeId, ...]]) -> tuple[Line, ...]:
+    """The lines of a kernel; a comment that names the file of a notebook's cell says ``cell``."""
+    lines = []
+    for number, runs in enumerate(python_runs(source.rstrip("\n")), 1):
+        shown = tuple((look, _CELL.sub("# cell:", text) if look == "c" else text) for look, text in runs)
+        lines.append(Line(shown, nodes.get(number, ())))
+    return tuple(lines)
+
+
+_CELL = re.compile(r"# \d{6,}\.py:")
+
+
 def _look(short: str) -> str:
-    """Which of the page's few looks a token gets: keyword, comment, string, number, defined name, builtin, decorator."""
+    """Which of the page's few looks a token gets: keyword, comment, string, number, name, builtin, decorator."""
     if short in ("nf", "nc", "fm"):
         return "nf"
     if short in ("nb", "bp"):

@@ -1,4 +1,4 @@
-"""The stepper as a notebook widget. It holds no logic: the page asks, ``state`` answers, pictures are drawn on demand."""
+"""The stepper as a widget. It holds no logic: the page asks, ``state`` answers, pictures are drawn on demand."""
 
 from __future__ import annotations
 

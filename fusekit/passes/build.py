@@ -11,6 +11,7 @@ from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
 from fusekit.ir import Layout, Operand
+from fusekit.passes.base import items
 from fusekit.passes.movement import Call, Write
 from fusekit.passes.values import Value, Values
 
@@ -180,7 +181,9 @@ def dims_of(value: object, rank: int, default: bool = True) -> tuple[int, ...] |
     """Dimensions, ascending. No dimension means all of them, if ``default``; None for what is no such argument."""
     if value is None or (value == () and default):
         return tuple(range(rank))
-    found = value if isinstance(value, tuple) else (value,)
-    if not found or not all(type(d) is int for d in found):
+    given = items(value)
+    given = (value,) if given is None else given
+    found = [d for d in given if isinstance(d, int)]
+    if not found or len(found) != len(given):
         return None
-    return tuple(sorted({d % rank for d in found})) if rank else ()  # pyright: ignore[reportOperatorIssue]
+    return tuple(sorted({d % rank for d in found})) if rank else ()

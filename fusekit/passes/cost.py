@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from fusekit.index import Form, Var, loop_vars
+from fusekit.passes.base import items
 from fusekit.passes.values import GATHER, OVERLAY, REDUCE, TAKE, WINDOW, Index, Value, broadcast_index, put, value_index
 
 PULLS = 300  # distinct (value, index) pairs in one loop body
@@ -27,7 +28,8 @@ class Cost:
 
     pulls: int = 0
     repeats: int = 1
-    around: dict[Var, frozenset[Var]] = field(default_factory=dict)  # variable of a reduction -> the loops around it
+    # variable of a reduction -> the loops around it
+    around: dict[Var, frozenset[Var]] = field(default_factory=lambda: dict[Var, frozenset[Var]]())
 
 
 def cost_of(value: Value, limit: int = PULLS) -> Cost:
@@ -71,7 +73,7 @@ def _nest(cost: Cost, index: Index, operand: Index) -> None:
 
 
 def _free(index: Index) -> frozenset[Var]:
-    return frozenset().union(*(form.free for form in index))
+    return frozenset[Var]().union(*(form.free for form in index))
 
 
 def _needs(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
@@ -89,11 +91,9 @@ def _needs(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
 
 def reduced_index(v: Value, index: Index, pull: int) -> Index:
     """Where a reduction reads its operand: at variables of this pull alone, r<pull>_<dimension>, where it reduces."""
-    dims, outer = v.detail[1], iter(index)
-    assert isinstance(dims, tuple)
-    cells = loop_vars(v.operands[0].shape)
-    own = {d: Form.of(Var(f"r{pull}_{d}", v.operands[0].shape[d])) if cells[d].terms else Form() for d in dims}
-    return tuple(own[k] if k in own else next(outer) for k in range(len(cells)))
+    dims, outer = items(v.detail[1]) or (), iter(index)
+    own = [Form.of(Var(f"r{pull}_{d}", n)) if n != 1 else Form() for d, n in enumerate(v.operands[0].shape)]
+    return tuple(own[d] if d in dims else next(outer) for d in range(len(own)))
 
 
 def _looked_up(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:

@@ -274,11 +274,15 @@ class _Batch:
         assert x is not None
         rank = len(x.shape)
         if self.is_training or mean is None or variance is None:
-            center, rstd = self._statistics(b, x)[:2]
+            center, rstd = (self._as_saved(b, v) for v in self._statistics(b, x)[:2])
         else:
             center = b.along(b.wide(mean), 1, rank)
             rstd = _inverse_root(b, b.along(b.wide(variance), 1, rank), self.eps)
         return _affine(b, b.wide(x), center, rstd, weight, bias)
+
+    def _as_saved(self, b: Build, statistic: Value) -> Value:
+        """Eager normalises with the statistics that it has saved, so with their rounding."""
+        return b.wide(b.cast(statistic, dtype_of(self.call, self.call.results[1])))
 
     def _statistics(self, b: Build, x: Value) -> tuple[Value, Value, Value]:
         """Mean, rstd and the sum of squared deviations of each channel, (1, C, 1, ...)."""

@@ -84,6 +84,8 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
         recorder.swapped,
         tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
+        codes=frozenset(watcher.codes),
+        is_wide=watcher.is_wide,
     )
 
 

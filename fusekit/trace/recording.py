@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
@@ -75,6 +76,8 @@ class Recording:
     out_fakes: tuple[Any, ...] = field(repr=False)  # the stand-in of each output leaf that is a tensor
     parameters: tuple[int, ...] = ()
     sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter
+    codes: frozenset[CodeType] = field(default=frozenset(), repr=False)  # what ran, whose reads ``guards`` know
+    is_wide: bool = False  # names were made at run time: the guards are of all that the function reaches
 
     @property
     def calls(self) -> tuple[Call, ...]:

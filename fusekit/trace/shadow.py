@@ -6,6 +6,7 @@ out is the vector of numbers of ``signature``, at the price of the function's Py
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves
 
+from fusekit.trace.effects import Watcher
 from fusekit.trace.nested import mapped
 from fusekit.trace.numbers import Scalar, Slots, exactly, slots_of
 from fusekit.trace.private import TensorClass
@@ -27,7 +29,13 @@ from fusekit.trace.swap import TorchCall
 # Bindings that pass numbers on unread; Python functions and composites may branch on them.
 _BINDINGS = ("method_descriptor", "builtin_function_or_method", "wrapper_descriptor", "OpOverload", "OpOverloadPacket")
 _INDEXING = (TensorClass.__getitem__, TensorClass.__setitem__)
-_SPELLED = {"truediv": "div", "itruediv": "div", "iadd": "add", "isub": "sub", "imul": "mul"}
+_SPELLED = {"truediv": "div", "itruediv": "div", "iadd": "add", "isub": "sub", "imul": "mul", "rtruediv": "div"}
+# Ops that take any number: eager checks no range and no order among these, whatever their values.
+_TAKE_ANY = frozenset(
+    "add sub rsub mul div remainder fmod addcmul addcdiv lerp clamp clamp_min clamp_max fill masked_fill "
+    "where eq ne lt le gt ge addmm addmv addr baddbmm select slice".split()
+)
+_WORD = 1 << 63  # what a kernel takes as an integer
 _Free = tuple[int, int | None]  # a slot, and the extent of a view's offset
 
 
@@ -55,26 +63,39 @@ class Script:
         self._sites = _sites_by_call(recording)
         self._fakes = {id(fake): key for key, (_, fake) in recording.fakes.items()}
         self.rows = tuple(self._row(call) for call in recording.script)
+        covered = {number for call in recording.script for number in range(*call.calls)}
+        # an exact program may be legal for some offsets only; a call that no torch function made cannot be compared
+        self.is_usable = not recording.is_exact and covered.issuperset(k for k, s in self._sites.items() if s)
 
     def numbers(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Scalar, ...] | None:
         """The numbers of this call, whose key differs from the recorded one in numbers only; None where the function
         runs differently with them, and must be recorded. Touches nothing, like a recording."""
-        if self.recording.is_exact:  # whether a view is legal may hang on its offset
+        if not self.is_usable:
             return None
         reach = Reach(fn, [tuple(args), dict(kwargs)])
-        mode = _Shadow(self.rows, *self._tensors(args, kwargs))
-        out, is_same = None, False
+        mode, watcher = _Shadow(self.rows, *self._tensors(args, kwargs)), Watcher()
+        out, is_same, before = None, False, sys.getprofile()
         try:
             with mode:
-                out = fn(*args, **kwargs)
-            is_same = mode.at == len(self.rows) and self._has_outputs(out, mode.objects)
+                sys.setprofile(watcher)
+                try:
+                    out = fn(*args, **kwargs)
+                finally:
+                    sys.setprofile(before)
+            is_same = mode.at == len(self.rows) and self._has_outputs(out, mode.objects) and self._has_read(watcher)
         except (_Diverged, Exception):  # a recording raises it properly
             is_same = False
         finally:
             is_same = not reach.contents.put_back() and is_same
         return self._checked(mode.found) if is_same else None
+
+    def _has_read(self, watcher: Watcher) -> bool:
+        """Did only code run whose reads the recording's guards know, and nothing that no recording may stand for?"""
+        if watcher.unrepeatable or watcher.reseeded or (watcher.is_wide and not self.recording.is_wide):
+            return False
+        return watcher.codes <= self.recording.codes | _OWN
 
     def _row(self, call: TorchCall) -> _Row:
         key: list[Any] = []
@@ -150,6 +171,14 @@ class _Shadow(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        profile = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return self._answer(func, args, kwargs)
+        finally:
+            sys.setprofile(profile)
+
+    def _answer(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
         if func == TensorClass.grad.__get__ and id(args[0]) in self.tokens:  # read, not called: it has no row
             return args[0].grad
         if self.at >= len(self.rows):
@@ -171,12 +200,17 @@ class _Shadow(TorchFunctionMode):
                 raise _Diverged
             return
         slot, extent = free
+        if type(value) is int and not -_WORD <= value < _WORD:
+            raise _Diverged
         if extent is not None:
             if not -extent <= value < extent:
                 raise _Diverged
             value %= extent
         if exactly(self.found.setdefault(slot, value)) != exactly(value):
             raise _Diverged
+
+
+_OWN = frozenset((_Shadow.__torch_function__.__code__,))
 
 
 def _walk(value: Any, token: Callable[[torch.Tensor], int], key: list[Any], numbers: list[Scalar]) -> None:
@@ -219,9 +253,11 @@ def _sites_by_call(recording: Recording) -> dict[int, tuple[Site, ...]]:
 
 
 def _hands_on(function: Callable[..., Any], calls: Sequence[Call]) -> bool:
-    """Does the torch function hand its numbers on unread, so that other numbers cannot change what it calls? Integer
-    tensors are left out: eager refuses numbers that they cannot hold."""
-    if not all(place.dtype.is_floating_point or place.dtype.is_complex for call in calls for place in call.places):
+    """Does the torch function hand its numbers on unread, so that other numbers cannot change what it calls, nor make
+    it raise? Results that are narrow or integers are left out: eager refuses numbers that they cannot hold."""
+    if not all(place.dtype in _WIDE for call in calls for place in call.places):
+        return False
+    if not {base_name(call.target).strip("_") for call in calls} <= _TAKE_ANY | {"unsqueeze", "copy"}:
         return False
     if function in _INDEXING:
         names = {base_name(call.target) for call in calls}

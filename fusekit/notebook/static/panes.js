@@ -133,7 +133,7 @@ function resultCell(what, word, result, ask, open) {
   return h(`div.fk-result.fk-is-${result.status}`, { "data-result": what, "data-status": result.status },
     h("span", {}, word),
     h("b", { title: text }, `${SIGNS[result.status]} ${text}`.trim()),
-    ask ? button(idle ? what : `${what} again`, { "data-ask": what, disabled: result.status === "running", onclick: () => ask(what) }) : null,
+    ask ? button(what, { "data-ask": what, disabled: result.status === "running", onclick: () => ask(what) }) : null,
     result.rows.length || result.detail ? button("details", { "aria-expanded": open === what ? "true" : "false", "data-open": what }) : null);
 }
 

@@ -41,7 +41,7 @@ function frame(doc, prefix, live) {
     part("rail", h("nav.fk-rail", { "aria-label": "steps" })),
     h("div.fk-view", {},
       h("div.fk-bar-top", {}, part("views", h("span.fk-tools", { role: "group", "aria-label": "view" })), h("span.fk-grow"),
-        part("search", h("input", { type: "search", placeholder: "find: exp, op:mul, line:12, changed:added", "aria-label": "find nodes" })), part("count", h("span.fk-muted.fk-count"))),
+        part("search", h("input", { type: "search", placeholder: "find: exp, type:f32 …", title: "words, or name:word with op, type, line, takes, gives, memory, changed; Enter goes on", "aria-label": "find nodes" })), part("count", h("span.fk-muted.fk-count"))),
       part("stage", h("div.fk-stage", { tabindex: 0, role: "application", "aria-roledescription": "diagram" },
         part("canvas", h("div.fk-picture")), part("map", h("div.fk-map", { hidden: true, "aria-hidden": "true" }, h("span"))), part("hint", h("div.fk-hint", { hidden: true }, "Ctrl + wheel zooms, drag moves")), part("wait", h("div.fk-wait", { hidden: true })),
         h("span.fk-tools.fk-zoom", {}, part("minus", button("−", { "aria-label": "zoom out" })), part("fit", button("fit", { title: "everything in view (0)" })), part("plus", button("+", { "aria-label": "zoom in" })))))),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fusekit import __version__
 from fusekit.errors import FusekitError, UnsupportedError
@@ -68,7 +69,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def program_of(path: str) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+def program_of(path: str) -> tuple[Callable[..., object], tuple[object, ...], dict[str, Any]]:
     """What ``module:function`` asks to explore: the function on its defaults, or what a function without parameters
     returns, which is ``(fn, args)`` or ``(fn, args, kwargs)``. Raises UnsupportedError where neither is so."""
     found = load_function(path)
@@ -94,7 +95,7 @@ def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     return [p for p in signature.parameters.values() if p.kind not in several]
 
 
-def _made(path: str, made: object) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+def _made(path: str, made: object) -> tuple[Callable[..., object], tuple[object, ...], dict[str, Any]]:
     match made:
         case (fn, tuple() | list() as args) if callable(fn):
             return fn, tuple(args), {}

@@ -1,15 +1,161 @@
-"""``torch.compile(model, backend="fusekit")``: the entry point that Dynamo finds by name."""
+"""``torch.compile(model, backend="fusekit")``: the entry point that Dynamo finds by name.
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+Dynamo guards no overlap of its arguments, so one graph of Dynamo's serves calls whose arguments share memory in different
+ways. The graph is therefore recorded at the call, for each layout and overlap by itself, with the key of ``jit``. With
+gradients it is first split into a forward and a backward graph by AOT, once for each overlap too: AOT would hide it.
+"""
 
-from fusekit.errors import UnsupportedError
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from fusekit.errors import FusekitError, UnsupportedError
+from fusekit.jit import JitFunction, forget_last_run
+from fusekit.pipeline import Options
+from fusekit.trace.dynamo import Differentiated, GraphCall, exact_key
+
+PATTERNS = 64  # AOT compilations kept for one graph
 
 
-def backend(graph: Any, example_inputs: Sequence[Any]) -> NoReturn:
-    """Refuses the ``torch.fx`` graph module that Dynamo captured: this way in is not built yet."""
-    raise UnsupportedError(
-        "torch.compile has no fusekit backend yet",
-        where=f"a graph of {len(example_inputs)} inputs",
-        fix="compile the function itself with fusekit.jit(fn)",
-    )
+class FallbackWarning(UserWarning):
+    """A graph, or a call of it, runs in eager PyTorch: the results are eager's, and nothing of it is fused."""
+
+
+def backend(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Options | Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """The callable that stands for a graph which Dynamo captured.
+
+    ``options``: fields of ``fusekit.Options``, as a dict or as such. Raises UnsupportedError for any other, and for a ``mode``.
+    """
+    if mode not in (None, "default"):
+        raise UnsupportedError(f"mode={mode!r} of torch.compile", fix="leave it out, or set options={...}")
+    return _Backend(GraphCall(graph), _options(options))
+
+
+def _options(given: Options | Mapping[str, Any] | None) -> Options:
+    if isinstance(given, Options):
+        return given
+    known = [field.name for field in fields(Options)]
+    unknown = sorted(set(given or {}) - set(known))
+    if unknown:
+        fix = f"use some of {', '.join(known)}"
+        raise UnsupportedError(f"the option {unknown[0]!r}", 'torch.compile(backend="fusekit", options=...)', fix)
+    return replace(Options(), **(given or {}))
+
+
+class _Fused:
+    """A graph through ``jit``; what the recorder refuses runs in eager, with a warning, before anything is written."""
+
+    def __init__(self, call: GraphCall, options: Options):
+        self.call, self.options = call, options
+        self.jit = _Jit(call, options)
+        self._refused: set[object] = set()
+
+    def __call__(self, *args: Any) -> Any:
+        flat = self.call.arguments(args)
+        if self._refused and exact_key(flat, True) in self._refused:
+            return self.call.module(*args)
+        try:
+            return self.jit(*flat)
+        except UnsupportedError as error:
+            warn_of_fallback(self.call, self.options, error)
+            self._refused.add(exact_key(flat, True))
+        return self.call.module(*args)
+
+
+class _Jit(JitFunction):
+    """A refusal after the first op ran must not look like one before it."""
+
+    def _execute(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._execute(*args, **kwargs)
+        except UnsupportedError as error:
+            raise FusekitError(f"a plan ended half way: {error.what}", error.where, error.fix) from error
+
+
+def warn_of_fallback(call: GraphCall, options: Options, error: UnsupportedError) -> None:
+    """Say why eager takes over, and where; ``strict`` allows no such thing."""
+    if options.strict:
+        raise error
+    line = "" if error.where or not call.first_line else f" (the graph of {call.first_line[0]}:{call.first_line[1]})"
+    warnings.warn(f"runs in eager PyTorch, not fused: {error}{line}", FallbackWarning, stacklevel=3)
+
+
+class _Backend:
+    """One graph of Dynamo's: recordings for calls without gradients, AOT's graphs by pattern for those with."""
+
+    def __init__(self, call: GraphCall, options: Options):
+        self.call, self.options = call, options
+        self.fused = _Fused(call, options)
+        self.trained: OrderedDict[object, Differentiated | None] = OrderedDict()  # None: in eager
+        self.is_exact = False
+        self._lock = threading.RLock()
+        self._versions = threading.local()
+
+    def __call__(self, *args: Any) -> Any:
+        forget_last_run()
+        if not torch.is_grad_enabled():
+            return self.fused(*args)
+        flat = self.call.arguments(args)
+        if not any(isinstance(a, torch.Tensor) and a.requires_grad for a in flat):
+            return self.fused(*args)
+        trained = self._trained(flat)
+        if trained is None:
+            return self.call.module(*args)
+        self._versions.seen = []
+        out = trained(flat)
+        for t, version in self._versions.seen:
+            if t._version != version:
+                torch._C._autograd._unsafe_set_version_counter((t,), (version,))
+        return out
+
+    def _trained(self, flat: Sequence[Any]) -> Differentiated | None:
+        with self._lock:
+            key = exact_key(flat, self.is_exact)
+            if key not in self.trained:
+                made = self._differentiate(flat)
+                if made is not None and made.is_exact and not self.is_exact:
+                    self.is_exact = True
+                    key = exact_key(flat, True)
+                self.trained[key] = made
+                if len(self.trained) > PATTERNS:
+                    self.trained.popitem(last=False)
+            self.trained.move_to_end(key)
+            return self.trained[key]
+
+    def _differentiate(self, flat: Sequence[Any]) -> Differentiated | None:
+        try:
+            return Differentiated(self.call, flat, self._compile)
+        except UnsupportedError as error:
+            found = error
+        except Exception as error:
+            found = UnsupportedError(f"no backward graph: {type(error).__name__}: {str(error)[:200]}")
+            found.__cause__ = error
+        warn_of_fallback(self.call, self.options, found)
+        return None
+
+    def _compile(self, call: GraphCall, is_forward: bool) -> Callable[..., Any]:
+        fused = _Fused(call, self.options)
+        if not is_forward:
+            return fused
+
+        def run(*args: Any) -> Any:
+            out = fused(*args)
+            # AOT bumps the versions of inputs that were written once more, after it saved them for the backward graph
+            tensors = [a for a in args if isinstance(a, torch.Tensor) and not a.is_inference()]
+            self._versions.seen = [(t, t._version) for t in tensors]
+            return out
+
+        return run

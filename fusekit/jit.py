@@ -1,14 +1,16 @@
 """The second front door: ``jit`` makes a callable that does what the function does, by plans that it keeps.
 
-A call looks up its key (layouts, dtypes, overlap pattern, guarded Python values). A known key runs its plan. An unknown
-one is recorded; if the recording differs from a known one only in numbers, the two share one plan that takes these
-numbers as parameters. After ``PATTERNS`` overlap patterns of one program the generic plan takes over: ops that touch the
+A call looks up its key (layouts, dtypes, overlap pattern, guarded Python values). A known key runs its plan; from its
+second call on, a predicate made for it finds it faster. A key that differs from a known one in numbers only is asked of
+that one's script, and of a recording where the function runs otherwise; if a recording differs from a known one only in
+numbers, the two share one plan that takes these numbers as parameters. After ``PATTERNS`` overlap patterns of one program the generic plan takes over: ops that touch the
 overlapping tensors run one by one, in program order, on real memory; the rest stays fused.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from fusekit.exploration import Exploration
 from fusekit.passes import Functionalize
@@ -24,15 +26,30 @@ from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
 from fusekit.run.compile import clear_cache
 from fusekit.run.decode import symbols
 from fusekit.run.plan import LastRun, Plan, execute
-from fusekit.trace import Argument, Recording, differing, generalise, record, signature
+from fusekit.trace import Recording, Signature, differing, generalise, record, signature
 from fusekit.trace.graph_of import graph_of
 from fusekit.trace.guards import Key, Looked
+from fusekit.trace.numbers import slots_of
 from fusekit.trace.predicate import Predicate, predicate_of
+from fusekit.trace.private import C
+from fusekit.trace.shadow import Script
+from fusekit.trace.swap import is_inside
 
 __all__ = ["CacheInfo", "JitFunction", "clear_cache", "jit", "last_run"]
 
 PATTERNS, PLANS, KEYS = 8, 64, 1024
-_this_thread = threading.local()
+SCRIPTS, BRANCHES = 64, 4  # kept: keys without numbers, and recordings of each
+PREDICATES = 4  # asked before the full key, the latest made first
+Numbers = tuple[Any, ...]
+
+
+class _Last(threading.local):
+    """The counts of this thread's last call."""
+
+    run: LastRun | None = None
+
+
+_this_thread = _Last()
 
 
 class CacheInfo(NamedTuple):
@@ -54,29 +71,60 @@ class _Plan:
     plan: Plan
     recording: Recording
     exploration: Exploration
-    values: tuple[object, ...]
+    values: Numbers
     involved: frozenset[int] | None = None
 
     def serves(self, numbers: Sequence[object]) -> bool:
         return not set(differing(self.values, numbers)) - set(self.recording.parameters)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class _Entry:
-    """What a known key runs: a plan, the numbers of that key, how to put the outputs together."""
+    """What a known key runs: a plan, the numbers of that key, how to put the outputs together.
+
+    ``misses``: how often its key was found although the predicate did not answer.
+    """
 
     plan: Plan
-    numbers: tuple[Any, ...]
+    numbers: Numbers
     objects: Mapping[str, object]
-    spec: TreeSpec
+    build: Callable[[list[object]], Any]
     under_no_grad: bool
     recording: Recording
     owner: _Plan
     pins: tuple[object, ...]
+    misses: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Scripts:
+    """Recordings whose keys differ in numbers only, the latest first; each becomes a Script when it is first asked."""
+
+    pins: tuple[object, ...]
+    recordings: list[tuple[Recording, Signature, Numbers]]
+    made: dict[int, Script]
+
+    def ask(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Recording, Signature, Numbers] | None:
+        """The recording that stands for this call too, and the call's numbers."""
+        for recording, signed, _ in self.recordings:
+            if id(recording) not in self.made:
+                self.made[id(recording)] = Script(recording)
+            numbers = self.made[id(recording)].numbers(fn, args, kwargs)
+            if numbers is not None:
+                return recording, signed, numbers
+        return None
+
+    def add(self, recording: Recording, signed: Signature, numbers: Numbers) -> None:
+        for old, _, _ in self.recordings[BRANCHES - 1 :]:
+            self.made.pop(id(old), None)
+        self.recordings[:] = [(recording, signed, numbers), *self.recordings[: BRANCHES - 1]]
 
 
 class JitFunction:
-    """A compiled function. ``last_run`` counts the launches of the last call (None before it, and after one that raised)."""
+    """A compiled function. ``last_run`` counts the launches of this thread's last call of it (None before it, and after
+    one that raised)."""
 
     def __init__(self, fn: Callable[..., object], options: Options):
         functools.update_wrapper(self, fn, updated=())
@@ -84,53 +132,67 @@ class JitFunction:
         self._lock = threading.RLock()
         self._key = Key()
         self._entries: OrderedDict[object, _Entry] = OrderedDict()
+        self._scripts: OrderedDict[object, _Scripts] = OrderedDict()  # by key without numbers
         self._plans: OrderedDict[object, list[_Plan]] = OrderedDict()  # by signature
         self._patterns: dict[object, dict[object, None]] = {}  # by signature without its overlap pattern
-        self._fast: tuple[Predicate, _Entry] | None = None
+        self._fast: tuple[tuple[Predicate, _Entry], ...] = ()  # replaced as a whole: read without the lock
         self._hits = self._recordings = 0
-        self.last_run: LastRun | None = None
+        self._last = _Last()
+
+    @property
+    def last_run(self) -> LastRun | None:
+        return self._last.run
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.last_run = _this_thread.last_run = None
-        fast = self._fast
-        if fast is not None and not kwargs and (inputs := fast[0](args)) is not None:
-            self._hits += 1
-            return self._execute(fast[1], inputs, args)
+        self._last.run = _this_thread.run = None
+        if not kwargs:
+            for predicate, entry in self._fast:
+                inputs = predicate(args)
+                if inputs is not None:
+                    self._hits += 1
+                    return self._execute(entry, inputs, args)
+        if is_inside():  # of another function that is being recorded: a part of it
+            return self._fn(*args, **kwargs)
         with self._lock:
             entry, looked = self._find(args, kwargs)
             inputs = looked.inputs(entry.recording)
-            predicate = predicate_of(self._key, entry.recording, args, kwargs)
-            self._fast = (predicate, entry) if predicate is not None else None
         return self._execute(entry, inputs, looked.leaves)
 
     def _execute(self, entry: _Entry, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
         objects = symbols(entry.objects, leaves) if entry.objects else ()
         if entry.under_no_grad:  # the recording proved that nothing that leaves carries a gradient
-            with torch.no_grad():
+            C._set_grad_enabled(False)
+            try:
                 flat = execute(entry.plan, inputs, entry.numbers, objects)
+            finally:
+                C._set_grad_enabled(True)
         else:
             flat = execute(entry.plan, inputs, entry.numbers, objects)
-        self.last_run = _this_thread.last_run = entry.plan.counts
-        return tree_unflatten(flat, entry.spec)
+        self._last.run = _this_thread.run = entry.plan.counts
+        return entry.build(flat)
 
     # ---- finding a plan
 
     def _find(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[_Entry, Looked]:
         looked = self._look(args, kwargs)
-        entry = self._entries.get(looked.key) if looked is not None else None
-        if entry is not None and looked is not None:
-            self._hits += 1
-            self._entries.move_to_end(looked.key)
-            return entry, looked
+        if looked is not None:
+            entry = self._entries.get(looked.key)
+            if entry is not None:
+                self._hits += 1
+                self._entries.move_to_end(looked.key)
+                self._quicken(entry, args, kwargs)
+                return entry, looked
+            scripts = self._scripts.get(looked.without_numbers)
+            found = scripts.ask(self._fn, args, kwargs) if scripts is not None else None
+            if found is not None:
+                return self._keep(looked, *found), looked
         recording = record(self._fn, args, kwargs)
         self._recordings += 1
         self._key.learn(recording)
         looked = self._key.look(args, kwargs)
-        entry = self._entry(recording, looked)
-        self._entries[looked.key] = entry
-        while len(self._entries) > KEYS:
-            self._entries.popitem(last=False)
-        return entry, looked
+        signed, numbers = signature(recording)
+        self._remember(looked, recording, signed, numbers)
+        return self._keep(looked, recording, signed, numbers), looked
 
     def _look(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Looked | None:
         """The call's key; None where a tensor has none (sparse, say): the recorder refuses it by name."""
@@ -139,15 +201,39 @@ class JitFunction:
         except (RuntimeError, NotImplementedError):
             return None
 
-    def _entry(self, recording: Recording, looked: Looked) -> _Entry:
-        signed, numbers = signature(recording)
+    def _quicken(self, entry: _Entry, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """A predicate for a key that was met again. It costs more than a look-up: when it fails for calls of its own
+        key, another one is made after twice as many of them."""
+        entry.misses += 1
+        if entry.misses & (entry.misses - 1):
+            return
+        predicate = predicate_of(self._key, entry.recording, args, kwargs)
+        if predicate is not None:
+            others = [pair for pair in self._fast if pair[1] is not entry]
+            self._fast = ((predicate, entry), *others[: PREDICATES - 1])
+
+    def _remember(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> None:
+        """The recording, for calls that differ from this one in the numbers among the arguments."""
+        if not any(type(leaf) in (int, float) for leaf in looked.leaves):
+            return
+        key = looked.without_numbers
+        self._scripts.setdefault(key, _Scripts(looked.pins, [], {})).add(recording, signed, numbers)
+        self._scripts.move_to_end(key)
+        if len(self._scripts) > SCRIPTS:
+            self._scripts.popitem(last=False)
+
+    def _keep(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Entry:
+        """The entry of a new key."""
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
-        return _Entry(
-            found.plan, taken, recording.objects, recording.out_spec, recording.grad, recording, found, looked.pins
-        )
+        build, objects = _builder(recording.out_spec), recording.objects
+        entry = _Entry(found.plan, taken, objects, build, recording.grad, recording, found, looked.pins)
+        self._entries[looked.key] = entry
+        if len(self._entries) > KEYS:
+            self._entries.popitem(last=False)
+        return entry
 
-    def _plan(self, recording: Recording, signed: Any, numbers: tuple[Any, ...]) -> _Plan:
+    def _plan(self, recording: Recording, signed: Signature, numbers: Numbers) -> _Plan:
         pattern, layouts = signed.pattern, signed.without_pattern
         seen = self._patterns.setdefault(layouts, {})
         if pattern not in seen and len(seen) >= PATTERNS:
@@ -156,18 +242,18 @@ class JitFunction:
         return self._shared(signed, recording, numbers, self._compile)
 
     def _shared(
-        self,
-        key: object,
-        recording: Recording,
-        numbers: tuple[Any, ...],
-        make: Callable[[Recording, tuple[Any, ...]], _Plan],
+        self, key: object, recording: Recording, numbers: Numbers, make: Callable[[Recording, Numbers], _Plan]
     ) -> _Plan:
-        """A plan of this signature that serves these numbers: a known one, the first, or a more general one."""
+        """A plan of this signature that serves these numbers: a known one, the first, or a more general one.
+
+        ``numbers`` are this call's, which may differ from the recording's: then they are parameters, too.
+        """
         plans = self._plans.setdefault(key, [])
         self._plans.move_to_end(key)
         found = next((p for p in plans if p.serves(numbers)), None)
         if found is None:
             which = {slot for p in plans for slot in (*p.recording.parameters, *differing(p.values, numbers))}
+            which.update(differing(slots_of(recording.program).values, numbers))
             found = make(generalise(recording, which) if which else recording, numbers)
             plans.append(found)
             self._evict()
@@ -178,22 +264,21 @@ class JitFunction:
         while sum(map(len, self._plans.values())) > PLANS:
             _, gone = self._plans.popitem(last=False)
             self._entries = OrderedDict((k, e) for k, e in self._entries.items() if e.owner not in gone)
+            self._fast = tuple(pair for pair in self._fast if pair[1].owner not in gone)
 
-    def _compile(self, recording: Recording, numbers: tuple[Any, ...]) -> _Plan:
+    def _compile(self, recording: Recording, numbers: Numbers) -> _Plan:
         steps = run_passes(recording.graph, self._options)
         compiled = lower_graph(steps[-1].graph)
         plan = plan_of(steps[-1].graph, compiled, recording.graph)
         return _Plan(plan, recording, Exploration(self._fn, (), {}, self._options, recording, steps, [plan]), numbers)
 
-    def _generic(
-        self, recording: Recording, layouts: object, pattern: tuple[Any, ...], numbers: tuple[Any, ...]
-    ) -> _Plan:
+    def _generic(self, recording: Recording, layouts: object, pattern: tuple[Any, ...], numbers: Numbers) -> _Plan:
         """Inputs that overlap are blocks of their own, whose ops run one by one: right for any overlap among them."""
         patterns = (*self._patterns[layouts], pattern)
         involved = frozenset(k for seen in patterns for pair in seen for k in pair[:2])
         key = ("generic", layouts, involved)
 
-        def make(recording: Recording, numbers: tuple[Any, ...]) -> _Plan:
+        def make(recording: Recording, numbers: Numbers) -> _Plan:
             apart = replace(recording, graph=graph_of(recording.program, recording.sites, apart=True))
             inputs = apart.graph.inputs()
             opaque = frozenset(b for k in involved if (b := apart.graph.block_of(inputs[k])) is not None)
@@ -238,4 +323,18 @@ def jit(fn: Callable[..., Any] | None = None, *, options: Options | None = None,
 
 def last_run() -> LastRun | None:
     """What the last compiled call of this thread launched; None where it raised or where there was none."""
-    return getattr(_this_thread, "last_run", None)
+    return _this_thread.run
+
+
+def forget_last_run() -> None:
+    """A call begins that may run without this module: in eager, say."""
+    _this_thread.run = None
+
+
+def _builder(spec: TreeSpec) -> Callable[[list[object]], Any]:
+    """Output leaves into the structure that the function returned."""
+    if spec.is_leaf():
+        return operator.itemgetter(0)
+    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
+        return spec.type
+    return lambda flat: tree_unflatten(flat, spec)

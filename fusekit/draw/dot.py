@@ -6,6 +6,7 @@ It has no icons without files: a fixed cell with a colour that nobody else uses 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -98,8 +99,15 @@ def _node(g: graphviz.Digraph, key: str, body: str, cls: str, **look: str) -> No
     g.node(dot_name(key), label=f"<{body}>", id=dot_name(key), **{"class": cls}, **look)
 
 
+def _within(g: graphviz.Digraph, name: str | None = None) -> AbstractContextManager[graphviz.Digraph]:
+    """A subgraph to write into; it joins ``g`` at the end of the ``with``."""
+    inside = g.subgraph(name=name)
+    assert inside is not None
+    return inside
+
+
 def _side_by_side(g: graphviz.Digraph, keys: tuple[str, ...]) -> None:
-    with g.subgraph() as row:
+    with _within(g) as row:
         row.attr(rank="same")
         for key in keys:
             row.node(dot_name(key))
@@ -231,7 +239,7 @@ def _frame(g: graphviz.Digraph, frame: Frame) -> None:
         "margin": "12" if phase else "14", "style": "filled,dashed" if empty else "filled", "fillcolor": C[tone],
         "color": C["added" if frame.mark == "added" else color], "class": f"fk-{frame.kind}{_class(frame.mark)}",
     }  # fmt: skip
-    with g.subgraph(name=f"cluster_{dot_name(frame.key)}") as inside:
+    with _within(g, f"cluster_{dot_name(frame.key)}") as inside:
         inside.attr(id=dot_name(frame.key), **look)
         for part in frame.parts:
             _add(inside, part)

@@ -7,6 +7,7 @@ not). Graphviz can crash or never end, hence a process of its own; it imports no
 import json
 import os
 import sys
+from typing import BinaryIO
 
 
 def serve() -> None:
@@ -16,16 +17,18 @@ def serve() -> None:
     questions = sys.stdin.buffer
     import pygraphviz
 
-    _send(answers, b"+" + pygraphviz.__version__.encode())
+    _send(answers, b"+" + str(pygraphviz.__version__).encode())
     while len(head := questions.read(8)) == 8:
         text = questions.read(int.from_bytes(head, "big")).decode()
         try:
-            _send(answers, b"+" + pygraphviz.AGraph(string=text).draw(format="svg", prog="dot"))
+            svg = pygraphviz.AGraph(string=text).draw(format="svg", prog="dot")
+            assert svg is not None  # only a drawing into a file gives none
+            _send(answers, b"+" + svg)
         except Exception as error:
             _send(answers, b"-" + str(error).encode(errors="replace"))
 
 
-def _send(stream, answer: bytes) -> None:
+def _send(stream: BinaryIO, answer: bytes) -> None:
     stream.write(len(answer).to_bytes(8, "big") + answer)
     stream.flush()
 

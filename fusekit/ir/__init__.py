@@ -34,6 +34,7 @@ from fusekit.ir.payloads import (
     Symbol,
     Tensor,
     Use,
+    is_tuple,
 )
 from fusekit.ir.text import print_explanations, print_graph
 
@@ -77,6 +78,7 @@ __all__ = [
     "Use",
     "diff",
     "empty_graph",
+    "is_tuple",
     "parse",
     "print_explanations",
     "print_graph",

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from fusekit.ids import NodeId
 from fusekit.ir import domain_rules
 from fusekit.ir.graph import Graph
-from fusekit.ir.payloads import Operand
+from fusekit.ir.payloads import Operand, is_tuple
 
 Problems = Iterator[tuple[NodeId, str]]
 MEMORY_OPS = ("fk.load", "fk.store")
-VALUE_OPS = ("fk.window", "fk.overlay", "fk.fill", "fk.iota", "fk.cast", "fk.bits", "fk.reduce", "fk.take", "fk.gather")
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ def _operands_numbered(graph: Graph) -> Problems:
 def _operand_numbers(value: object) -> Iterator[int]:
     if isinstance(value, Operand):
         yield value.position
-    elif isinstance(value, tuple):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _operand_numbers(item)  # pyright: ignore[reportUnknownArgumentType]
+    elif is_tuple(value):
+        for item in value:
+            yield from _operand_numbers(item)
 
 
 def _one_producer(graph: Graph) -> Problems:
@@ -111,7 +110,7 @@ def _shapes_agree(graph: Graph) -> Problems:
             yield op, f"{tensors[0]} is not {tensors[1]}"
         if target in ("fk.window", "fk.overlay"):
             source, index = tensors[len(graph.operands(op)) - 1], graph.op(op).kwarg("index")
-            if not isinstance(index, tuple) or len(index) != len(source.shape):  # pyright: ignore[reportUnknownArgumentType]
+            if not is_tuple(index) or len(index) != len(source.shape):
                 yield op, f"has no form for each dimension of {graph.operands(op)[-1]}"
 
 
@@ -123,8 +122,7 @@ def _reductions_fit(graph: Graph) -> Problems:
         outs = [graph.tensor(t).shape for t in graph.results(op)]
         if payload.target == "fk.reduce":
             dims = payload.kwarg("dims")
-            left = tuple(n for k, n in enumerate(ins[0]) if k not in dims)  # pyright: ignore[reportOperatorIssue]
-            if outs != [left]:
+            if not is_tuple(dims) or outs != [tuple(n for k, n in enumerate(ins[0]) if k not in dims)]:
                 yield op, f"reduces {list(ins[0])} over {dims} to {outs}"
         elif payload.target in ("fk.take", "fk.gather"):
             dim = payload.kwarg("dim")

@@ -5,6 +5,7 @@ A page only looks things up in it. Pictures are not part of it: they are many, a
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -131,7 +132,9 @@ def plain(value: object) -> object:
 
 
 def _signature(name: str, graph: Graph) -> str:
-    takes = ", ".join(graph.tensor(t).name or t[1:] for t in graph.inputs())
+    homes = ((t, graph.block_of(t)) for t in graph.inputs())
+    arguments = [t for t, block in homes if block is not None and graph.block(block).kind == "argument"]
+    takes = ", ".join(graph.tensor(t).name or t[1:] for t in arguments)
     return f"{name}({takes if len(takes) <= 60 else takes[:59] + '…'})"
 
 
@@ -208,7 +211,17 @@ def _said(explanations: Iterable[Explanation], graph: Graph, before: Graph | Non
         subject = tuple(dict.fromkeys(n for e in group for n in e.subject))
         kind = "hazard" if first.reason.name in HAZARDS else "memory" if first.reason.name in MEMORY else ""
         title = _titles(subject, graph, before)
-        yield Said(subject, title, first.verdict, str(first.reason), first.by, first.evidence, kind)
+        sentence = _named_ops(str(first.reason), graph, before)
+        yield Said(subject, title, first.verdict, sentence, first.by, first.evidence, kind)
+
+
+def _named_ops(sentence: str, graph: Graph, before: Graph | None) -> str:
+    """``^1`` in a sentence with its name before it."""
+
+    def named(found: re.Match[str]) -> str:
+        return _titles((NodeId(found[0]),), graph, before)
+
+    return re.sub(r"\^\w[\w.]*\w|\^\w", named, sentence)
 
 
 def _titles(nodes: tuple[NodeId, ...], graph: Graph, before: Graph | None) -> str:
@@ -216,7 +229,7 @@ def _titles(nodes: tuple[NodeId, ...], graph: Graph, before: Graph | None) -> st
     for node in nodes[:6]:
         home = graph if node in graph else before
         name = title_of(home, node) if home is not None and node in home else node
-        names.append(name if name == node else f"{name} {node}")
+        names.append(name if name == node or kind_of(node) == SEGMENT else f"{name} {node}")
     more = f" and {len(nodes) - 6} more" if len(nodes) > 6 else ""
     return ", ".join(names) + more
 

@@ -27,6 +27,6 @@ def stylesheet() -> str:
     tokens = (
         f".fk-stepper{{color-scheme:light;{light}}}\n"
         f".fk-stepper[data-theme=dark]{{color-scheme:dark;{dark}}}\n"
-        f"{dark_rules('.fk-stepper[data-theme=dark] .fk-picture ')}\n"
+        f"{dark_rules('.fk-stepper[data-theme=dark] svg ')}\n"
     )
     return tokens + (STATIC / "stepper.css").read_text("utf-8")

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def report(x: Explored, path: str | Path, check: Result | None = None) -> Path:
     """Write the page of an exploration, in one step: a reader sees the old file or the whole new one."""
     shown = document(x)
     target = Path(path)
-    text = page(shown, dict(pictures(x, shown)), State(step=start(shown).step, check=check or Result()))
+    text = page(shown, dict(pictures(x, shown)), replace(start(shown), check=check or Result()))
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -48,8 +48,9 @@ WHERE = ("step", "view", "since", "selected", "event", "query", "segment", "pane
 
 
 def start(document: Document) -> State:
-    """The last step, as a diagram of the exploration shows it."""
-    return State(step=len(document.steps) - 1)
+    """The last step, as a diagram of the exploration shows it, and the first kernel."""
+    first = next((k for k, segment in enumerate(document.segments) if segment.lines), 0)
+    return State(step=len(document.steps) - 1, segment=first)
 
 
 # ---- what is shown ------------------------------------------------------------------------------------------------

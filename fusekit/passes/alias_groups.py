@@ -28,8 +28,8 @@ class _Access:
 class _Block:
     """Accesses that a later one may still collide with: what a later write covers whole is dropped."""
 
-    writes: list[_Access] = field(default_factory=list)
-    reads: list[_Access] = field(default_factory=list)
+    writes: list[_Access] = field(default_factory=lambda: list[_Access]())
+    reads: list[_Access] = field(default_factory=lambda: list[_Access]())
 
 
 @dataclass(frozen=True)

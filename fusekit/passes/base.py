@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Invariant, Layout, Op, Operand, PassResult
+from fusekit.ir import Graph, Invariant, Layout, Op, Operand, PassResult, is_tuple
 from fusekit.memory import describe
 
 
@@ -50,14 +50,12 @@ def tensors_of(value: object, operands: Sequence[NodeId]) -> list[NodeId]:
     """The tensors that an argument of an op mentions, in order."""
     if isinstance(value, Operand):
         return [operands[value.position]]
-    if isinstance(value, tuple):
-        return [t for item in value for t in tensors_of(item, operands)]  # pyright: ignore[reportUnknownVariableType]
-    return []
+    return [t for item in items(value) or () for t in tensors_of(item, operands)]
 
 
 def items(value: object) -> tuple[object, ...] | None:
     """A list among the arguments of an op; None for anything else."""
-    return value if isinstance(value, tuple) else None  # pyright: ignore[reportUnknownVariableType]
+    return value if is_tuple(value) else None
 
 
 def argument(op: Op, position: int, name: str, default: object = None) -> object:

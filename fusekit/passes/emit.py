@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Draft, Graph, Invariant, Layout, Op, Operand, Ordering, PassResult, Tensor
+from fusekit.ir import (
+    INPUT,
+    RETURN,
+    Draft,
+    Graph,
+    Invariant,
+    Layout,
+    Op,
+    Operand,
+    Ordering,
+    PassResult,
+    Tensor,
+    is_tuple,
+)
 from fusekit.memory import meets
 from fusekit.passes.base import is_view, shared_elements
 from fusekit.passes.decompositions import DECOMPOSITIONS
@@ -193,8 +207,9 @@ class Emitter:
         line = self.graph.op(v.of).origin if v.of is not None else None
         if v.kind == APPLY:
             target, args, kwargs = v.detail
-            assert isinstance(target, str) and isinstance(args, tuple) and isinstance(kwargs, tuple)
-            return self._made(v, Op(target, args, kwargs, origin=line), operands)
+            assert isinstance(target, str) and is_tuple(args)
+            named = cast("tuple[tuple[str, object], ...]", kwargs)
+            return self._made(v, Op(target, args, named, origin=line), operands)
         return self._made(v, replace(_core_op(v), origin=line), operands)
 
     def _load(self, v: Value) -> NodeId:

@@ -11,12 +11,13 @@ call on real memory, preceded by a flush of the blocks that it touches. Before a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from fusekit import dtypes, ops
 from fusekit.ids import NodeId
-from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Operand, PassResult
+from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Operand, PassResult, is_tuple
 from fusekit.memory import meets, nested
 from fusekit.passes import cost
 from fusekit.passes.base import is_metadata, is_view, tensors_of
@@ -30,8 +31,10 @@ from fusekit.why import Reason
 
 CUT = "fusekit.cut.default"
 FUSABLE = frozenset(
-    (dtypes.BOOL, dtypes.U8, dtypes.I8, dtypes.I16, dtypes.I32, dtypes.I64)
-    + (dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64)
+    {
+        *(dtypes.BOOL, dtypes.U8, dtypes.I8, dtypes.I16, dtypes.I32, dtypes.I64),
+        *(dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64),
+    }
 )
 
 
@@ -141,8 +144,8 @@ class _Walk:
             return Reason.of("library-call", because=plan.reason)
         shape = _broadcast([call.layout(t).shape for t in reads])
 
-        def make(values: Values, operands: tuple[Value, ...], region: Layout) -> Value:
-            return values.apply(target, args, kwargs, operands, shape, plan.result)
+        def make(values: Values, reads: Sequence[Value], _: Layout) -> Value:
+            return values.apply(target, args, kwargs, tuple(reads), shape, plan.result)
 
         return (Write(call.block(written), call.layout(written), tuple(reads), make),)
 
@@ -243,9 +246,7 @@ def _without_out(call: Call) -> tuple[tuple[object, ...], tuple[tuple[str, objec
         if isinstance(value, Operand):
             reads.extend(tensors_of(value, call.operands))
             return Operand(len(reads) - 1)
-        if type(value) is tuple:
-            return tuple(renumber(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
-        return value
+        return tuple(renumber(item) for item in value) if is_tuple(value) else value
 
     args = tuple(renumber(a) for a in call.op.args)
     return args, tuple((k, renumber(v)) for k, v in kwargs), reads

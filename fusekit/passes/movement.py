@@ -14,7 +14,7 @@ from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
 from fusekit.ir import Graph, Layout, Number, Op, Operand
-from fusekit.passes.base import argument
+from fusekit.passes.base import argument, items
 from fusekit.passes.values import Value, Values
 
 Make = Callable[[Values, Sequence[Value], Layout], Value]
@@ -156,8 +156,8 @@ def arange(call: Call) -> tuple[Write, ...] | None:
 
 def flip(call: Call) -> tuple[Write, ...]:
     source = call.operands[0]
-    shape, dims = call.layout(source).shape, call.arg(1, "dims")
-    assert isinstance(dims, tuple)
+    shape, dims = call.layout(source).shape, items(call.arg(1, "dims"))
+    assert dims is not None
     index = list(loop_vars(shape))
     for d in dims:
         assert isinstance(d, int)
@@ -167,8 +167,8 @@ def flip(call: Call) -> tuple[Write, ...]:
 
 def roll(call: Call) -> tuple[Write, ...] | None:
     source = call.operands[0]
-    shape, shifts, dims = call.layout(source).shape, call.arg(1, "shifts"), call.arg(2, "dims", ())
-    if not isinstance(shifts, tuple) or not isinstance(dims, tuple) or not dims or not prod(shape):
+    shape, shifts, dims = call.layout(source).shape, items(call.arg(1, "shifts")), items(call.arg(2, "dims"))
+    if shifts is None or not dims or not prod(shape):
         return None
     index = list(loop_vars(shape))
     for shift, d in zip(shifts, dims, strict=True):
@@ -190,13 +190,14 @@ def _windowed(index: tuple[Form, ...], shape: tuple[int, ...]) -> Make:
 
 
 def cat(call: Call) -> tuple[Write, ...] | None:
-    tensors, dim = call.op.args[0], call.arg(1, "dim", 0)
+    tensors, dim = items(call.op.args[0]), call.arg(1, "dim", 0)
     out = call.layout(call.results[0])
-    assert isinstance(tensors, tuple) and isinstance(dim, int)
+    assert tensors is not None and isinstance(dim, int)
     sources = [call.operands[t.position] for t in tensors if isinstance(t, Operand)]
     if len(sources) > 8 or not out.shape:
         return None
-    dim, start, writes = dim % len(out.shape), 0, []
+    writes: list[Write] = []
+    dim, start = dim % len(out.shape), 0
     for source in sources:
         shape = call.layout(source).shape
         if len(shape) != len(out.shape):  # the legacy empty tensor of shape (0,)
@@ -207,9 +208,9 @@ def cat(call: Call) -> tuple[Write, ...] | None:
 
 
 def stack(call: Call) -> tuple[Write, ...] | None:
-    tensors, dim = call.op.args[0], call.arg(1, "dim", 0)
+    tensors, dim = items(call.op.args[0]), call.arg(1, "dim", 0)
     out = call.layout(call.results[0])
-    assert isinstance(tensors, tuple) and isinstance(dim, int)
+    assert tensors is not None and isinstance(dim, int)
     if len(tensors) > 8:
         return None
     sources = [call.operands[t.position] for t in tensors if isinstance(t, Operand)]
@@ -252,8 +253,8 @@ def _diagonal_part(call: Call, out: Layout) -> Layout | None:
 
 def pad(call: Call) -> tuple[Write, ...] | None:
     """Constant padding; a negative pad crops."""
-    source, pads, value = call.operands[0], call.arg(1, "pad"), call.arg(2, "value", 0)
-    if not isinstance(pads, tuple) or not _is_number(value):
+    source, pads, value = call.operands[0], items(call.arg(1, "pad")), call.arg(2, "value", 0)
+    if pads is None or not _is_number(value):
         return None
     out, shape = call.layout(call.results[0]), call.layout(source).shape
     interior, index = out, list(loop_vars(shape))

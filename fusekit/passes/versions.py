@@ -28,7 +28,7 @@ class BlockState:
     id: NodeId
     epoch: int = 0
     version: int = 0
-    writes: list[tuple[Layout, Value]] = field(default_factory=list)
+    writes: list[tuple[Layout, Value]] = field(default_factory=lambda: list[tuple[Layout, Value]]())
 
 
 @dataclass(frozen=True)

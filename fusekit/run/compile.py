@@ -42,11 +42,17 @@ def _compile(kernel: Kernel, signature: str) -> Callable[..., None]:
         function = _execute(kernel.source, path, helpers.compiled())[kernel.name]
         function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
         compiler = numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk, parallel=parallel)
-        return compiler(function)
+        return _entry(compiler(function))
 
     if not kernel.parallel or not threads.available():
         return build("", False)
     return _Either(build("_threads", threads.OPTIONS), lambda: build("", False))
+
+
+def _entry(dispatcher: Any) -> Callable[..., None]:
+    """The compiled function itself: there is one signature, and choosing it takes longer than a small kernel."""
+    (compiled,) = dispatcher.overloads.values()
+    return compiled.entry_point
 
 
 class _Either:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Number
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
+from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
 from fusekit.run.memory import Blocks, LayoutMismatch, Memory, place_of, settle
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
@@ -34,6 +35,9 @@ class Launchable(Protocol):
     def params(self) -> Sequence[Parameter]: ...
 
 
+K = TypeVar("K", bound=Launchable)
+
+
 @dataclass(frozen=True, slots=True)
 class LastRun:
     """What one call launched: generated ``kernels``, library calls, and launches that only move bytes."""
@@ -45,12 +49,16 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``steps`` in order, the memory that they work on, what is handed back, and what one call counts."""
+    """``steps`` in order, the memory that they work on, what is handed back, and what one call counts.
+
+    ``direct``: the short way, for a plan of kernels only.
+    """
 
     steps: tuple[Step, ...]
     blocks: Blocks
     ending: Ending
     counts: LastRun
+    direct: Direct | None = None
 
 
 def execute(
@@ -60,6 +68,8 @@ def execute(
 
     ``numbers``: all parameters of the graph. Raises LayoutMismatch where a library call does not answer as recorded.
     """
+    if plan.direct is not None:
+        return plan.direct(tensors, numbers, leaves)
     memory = Memory(plan.blocks, tensors, numbers)
     try:
         for step in plan.steps:
@@ -72,9 +82,9 @@ def execute(
 
 def make_plan(
     graph: Graph,
-    kernels: Mapping[NodeId, Launchable],
-    compile: Callable[[Launchable], Callable[..., None]],
-    copies: Callable[[Launchable], int] = lambda kernel: 0,
+    kernels: Mapping[NodeId, K],
+    compile: Callable[[K], Callable[..., None]],
+    copies: Callable[[K], int] = lambda kernel: 0,
     program: Graph | None = None,
 ) -> Plan:
     """The plan of a graph with segments. ``kernels``: segment -> its kernel; ``compile`` makes one callable.
@@ -87,10 +97,13 @@ def make_plan(
     maker = _Maker(graph, blocks)
     counts = [0, 0, 0]
     steps: list[Step] = []
+    launches: list[Launch] = []
     dying = _dying(graph, blocks, ending)
     for segment in graph.segments():
         if segment in kernels:
-            steps.append(maker.launch(kernels[segment], compile))
+            launch = maker.launch(kernels[segment], compile, dying.get(segment, ()))
+            launches.append(launch)
+            steps.append(_step(launch))
             counts[0] += 1
             counts[2] += copies(kernels[segment])
         else:
@@ -100,7 +113,8 @@ def make_plan(
         if segment in dying:
             steps.append(_release(dying[segment]))
     blocks = replace(blocks, whole=whole_outputs(ending, blocks))
-    return Plan(tuple(steps), blocks, ending, LastRun(*counts))
+    short = direct(blocks, ending, launches) if len(launches) == len(steps) - len(dying) else None
+    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short)
 
 
 class _Maker:
@@ -109,15 +123,11 @@ class _Maker:
     def __init__(self, graph: Graph, blocks: Blocks):
         self.graph, self.blocks = graph, blocks
 
-    def launch(self, kernel: Launchable, compile: Callable[[Launchable], Callable[..., None]]) -> Step:
-        """Call the compiled kernel with the addresses and numbers that it takes."""
-        function = compile(kernel)
-        takes = tuple(self._parameter(param) for param in kernel.params)
-
-        def launch(memory: Memory, leaves: Leaves) -> None:
-            function(*[memory.address(k) if is_address else memory.numbers[k] for is_address, k in takes])
-
-        return launch
+    def launch(
+        self, kernel: Launchable, compile: Callable[[Launchable], Callable[..., None]], dying: Sequence[int]
+    ) -> Launch:
+        """The compiled kernel with the addresses and numbers that it takes."""
+        return Launch(compile(kernel), tuple(self._parameter(param) for param in kernel.params), tuple(dying))
 
     def _parameter(self, param: Parameter) -> tuple[bool, int]:
         if param.node is not None:
@@ -164,6 +174,15 @@ class _Maker:
                 machine.step(op)
 
         return run
+
+
+def _step(launch: Launch) -> Step:
+    function, takes, _ = launch
+
+    def step(memory: Memory, leaves: Leaves) -> None:
+        function(*[memory.address(k) if is_address else memory.numbers[k] for is_address, k in takes])
+
+    return step
 
 
 def _release(blocks: Sequence[int]) -> Step:

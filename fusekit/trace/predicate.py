@@ -24,7 +24,8 @@ def predicate_of(key: Key, recording: Recording, args: Sequence[Any], kwargs: Ma
     None where it may not have it. None itself for calls that it does not serve: keywords, nested arguments,
     programs that need exact storages, tensors that require grad under grad mode."""
     plain = all(type(a) in (torch.Tensor, torch.nn.Parameter) or isinstance(a, SIMPLE) for a in args)
-    if kwargs or not plain or key.is_exact or not args:
+    modes = C._len_torch_function_stack()  # one of them may be a recording's
+    if kwargs or modes or not plain or key.is_exact or not args:
         return None
     return _Source(key, recording, args).function()
 

@@ -6,13 +6,13 @@ out is the vector of numbers of ``signature``, at the price of the function's Py
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from fusekit.trace.effects import Watcher
@@ -24,7 +24,7 @@ from fusekit.trace.reach import SIMPLE, Reach
 from fusekit.trace.recording import Argument, Capture, Recording
 from fusekit.trace.schema import base_name
 from fusekit.trace.sites import Site, sites_of
-from fusekit.trace.swap import TorchCall
+from fusekit.trace.swap import ScriptMode, TorchCall
 
 # Bindings that pass numbers on unread; Python functions and composites may branch on them.
 _BINDINGS = ("method_descriptor", "builtin_function_or_method", "wrapper_descriptor", "OpOverload", "OpOverloadPacket")
@@ -36,7 +36,7 @@ _TAKE_ANY = frozenset(
     "where eq ne lt le gt ge addmm addmv addr baddbmm select slice".split()
 )
 _WORD = 1 << 63  # what a kernel takes as an integer
-_Free = tuple[int, int | None]  # a slot, and the extent of a view's offset
+_Free = tuple[int, int | None, float]  # a slot, the extent of a view's offset, the largest finite value
 
 
 class _Diverged(BaseException):
@@ -107,13 +107,15 @@ class Script:
     def _free(self, call: TorchCall, numbers: Sequence[Scalar]) -> list[_Free | None]:
         """Which numbers may differ: those that are the value of one site and can be no other's."""
         free: list[_Free | None] = [None] * len(numbers)
-        if not _hands_on(call.function, [self.recording.calls[k] for k in range(*call.calls)]):
+        calls = [self.recording.calls[k] for k in range(*call.calls)]
+        if not _hands_on(call.function, calls):
             return free
+        most = min((torch.finfo(place.dtype).max for made in calls for place in made.places), default=math.inf)
         for number in range(*call.calls):
             for site in self._sites[number]:
                 places = [k for k, value in enumerate(numbers) if _may_be(site, value)]
                 if len(places) == 1 and free[places[0]] is None:
-                    free[places[0]] = (self.slots.of[number, site.argument], site.extent)
+                    free[places[0]] = (self.slots.of[number, site.argument], site.extent, most)
         return free
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, Any]]:
@@ -156,7 +158,7 @@ class Script:
         return tuple(values)
 
 
-class _Shadow(TorchFunctionMode):
+class _Shadow(ScriptMode):
     """Answers each torch call from the script, or raises where it is another call."""
 
     def __init__(self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any]):
@@ -199,8 +201,8 @@ class _Shadow(TorchFunctionMode):
             if exactly(value) != exactly(recorded):
                 raise _Diverged
             return
-        slot, extent = free
-        if type(value) is int and not -_WORD <= value < _WORD:
+        slot, extent, most = free
+        if (type(value) is int and not -_WORD <= value < _WORD) or most < abs(value) < math.inf:
             raise _Diverged
         if extent is not None:
             if not -extent <= value < extent:
@@ -254,8 +256,8 @@ def _sites_by_call(recording: Recording) -> dict[int, tuple[Site, ...]]:
 
 def _hands_on(function: Callable[..., Any], calls: Sequence[Call]) -> bool:
     """Does the torch function hand its numbers on unread, so that other numbers cannot change what it calls, nor make
-    it raise? Results that are narrow or integers are left out: eager refuses numbers that they cannot hold."""
-    if not all(place.dtype in _WIDE for call in calls for place in call.places):
+    it raise? Integer tensors are left out: eager refuses numbers that they cannot hold."""
+    if not all(place.dtype.is_floating_point or place.dtype.is_complex for call in calls for place in call.places):
         return False
     if not {base_name(call.target).strip("_") for call in calls} <= _TAKE_ANY | {"unsqueeze", "copy"}:
         return False

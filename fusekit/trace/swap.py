@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
 from fusekit.trace.nested import mapped, tensors_in
-from fusekit.trace.private import TensorClass
+from fusekit.trace.private import C, TensorClass
 from fusekit.trace.recorder import Recorder
 
 
@@ -27,6 +27,10 @@ class TorchCall:
     kwargs: dict[str, Any]
     calls: tuple[int, int]
     result: Any
+
+
+class ScriptMode(TorchFunctionMode):
+    """The function mode of a run that is compared with a script."""
 
 
 class Swap(TorchFunctionMode):
@@ -79,3 +83,10 @@ class Swap(TorchFunctionMode):
         if any(self.recorder.ref(t).index not in written for t in tensors_in(out)):
             what = f"{getattr(func, '__name__', func)}(out=) is not recorded as a write"
             raise UnsupportedError(what, self.recorder.where(), "copy_ the result instead")
+
+
+def is_inside() -> bool:
+    """Does this run as a part of a function that is being recorded, or compared with its script?"""
+    if not C._len_torch_function_stack():
+        return False
+    return any(isinstance(mode, Swap | ScriptMode) for mode in _get_current_function_mode_stack())

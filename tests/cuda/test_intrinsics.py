@@ -1,5 +1,6 @@
 """Every intrinsic compiles for each compute capability, assembles, and has a stand-in that agrees with numpy."""
 
+import re
 import ctypes
 import inspect
 from collections.abc import Iterable
@@ -149,3 +150,16 @@ def test_stand_ins_of_arithmetic():
     assert NAMES["sum_lanes"]((a, b, a)) == (a + b) + a
     assert NAMES["keep_lanes"]((a, b, a, b), 1, 3, nan)[1:3] == (b, a)
     assert NAMES["each_lane"](lambda x, y: (x + y, x), ((a, b), a)) == ((a + a, b + a), (a, b))
+
+
+def test_two_shared_arrays_have_their_own_sizes():
+    source = """
+def f(x):
+    a, b = shared_memory(4096), shared_memory(64)
+    store_shared_f32(a, thread_x(), load_f32(x, thread_x()))
+    store_shared_f32(b, 0, np.float32(1))
+    sync_threads()
+    store_f32(x, thread_x(), load_shared_f32(a, 1023 - thread_x()) + load_shared_f32(b, 0))
+"""
+    text = compile_ptx(source, "f", ("address",), (9, 0), threads=1024).text
+    assert sorted(map(int, re.findall(r"\.shared \.align 16 \.b8 \S+\[(\d+)\]", text))) == [64, 4096]

@@ -23,14 +23,15 @@ function makeStage(stage, canvas, map) {
     const outside = width * scale > w + 2 || height * scale > h + 2;
     map.hidden = !outside;
     if (!outside) return;
-    const size = Math.min(132 / width, 110 / height);
-    const box = map.lastElementChild;
-    map.style.width = `${width * size}px`;
-    map.style.height = `${height * size}px`;
+    const size = Math.min(132 / width, 110 / height), box = map.lastElementChild;
+    const across = Math.max(28, width * size), down = Math.max(20, height * size); // a long graph is drawn wider there
+    map.style.width = `${across}px`;
+    map.style.height = `${down}px`;
     const left = clamp(0, -x / scale, width), top = clamp(0, -y / scale, height);
     const right = clamp(0, (w - x) / scale, width), bottom = clamp(0, (h - y) / scale, height);
-    box.style.cssText = `left:${left * size}px;top:${top * size}px;width:${(right - left) * size}px;` +
-      `height:${(bottom - top) * size}px`;
+    const [sx, sy] = [across / width, down / height];
+    box.style.cssText = `left:${left * sx}px;top:${top * sy}px;width:${(right - left) * sx}px;` +
+      `height:${Math.max(4, (bottom - top) * sy)}px`;
   }
 
   /** Everything in view; where that would be unreadable, the width, from `element` or the top on. */
@@ -41,7 +42,7 @@ function makeStage(stage, canvas, map) {
     scale = Math.min(wide, high, 1.25);
     if (scale < READABLE) scale = clamp(READABLE, wide, 1);
     x = Math.max(8, (w - width * scale) / 2);
-    y = height * scale <= h ? Math.max(8, (h - height * scale) / 2.6) : 8;
+    y = height * scale <= h ? Math.max(8, Math.min(28, (h - height * scale) / 2)) : 8;
     if (width * scale > w) x = (w - width * scale) / 2;
     apply(false);
     if (element && !isVisible(element)) centre(element, false);
@@ -113,6 +114,7 @@ function makeStage(stage, canvas, map) {
       const small = svg.cloneNode(true);
       small.querySelectorAll("[id], title, text").forEach((e) => (e.localName === "g" ? e.removeAttribute("id") : e.remove()));
       small.removeAttribute("id");
+      small.setAttribute("preserveAspectRatio", "none");
       small.setAttribute("width", "100%");
       small.setAttribute("height", "100%");
       map.replaceChildren(small, map.lastElementChild);

@@ -49,15 +49,15 @@ def shared_memory(context: Any, size: Any) -> Any:
     """The address of ``size`` bytes of shared memory, aligned to 16; each place in the source has its own."""
     if not isinstance(size, types.Literal):
         return None  # Numba asks again, with literals
-    size = size.literal_value
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.ArrayType(_I8, size)
+        kind = ir.ArrayType(_I8, signature.args[0].literal_value)
         memory = cgutils.add_global_variable(builder.module, kind, "fusekit_shared", SHARED)
         memory.linkage, memory.align, memory.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
         return builder.ptrtoint(memory, I64)
 
-    return types.int64(types.int64), build
+    # The literal stays in the signature: implementations are kept by signature, and another size is another one.
+    return types.int64(size), build
 
 
 # ---- shuffles and reductions -----------------------------------------------------------------------------------------

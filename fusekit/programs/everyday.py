@@ -1,4 +1,4 @@
-"""The programs of ``fusekit demo``, of the gallery and of the tests: small functions whose memory is worth a look.
+"""Small functions whose memory is worth a look.
 
 The first nine come from a public thread about in-place ops on aliased tensors
 (Lightning-AI/lightning-thunder#2766); the others are what deep-learning code does every day.
@@ -6,39 +6,21 @@ The first nine come from a public thread about in-place ops on aliased tensors
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 
-Args = tuple[object, ...]
-
-
-@dataclass(frozen=True)
-class Program:
-    """``fn`` and ``make(size, dtype)``, which makes its arguments; ``size`` is (rows, columns)."""
-
-    name: str
-    title: str
-    fn: Callable[..., object]
-    make: Callable[[tuple[int, int], torch.dtype], Args]
-
-
-def _randn(*shape: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
+from fusekit.programs.program import Args, Program, Size, one, randn
 
 # ---- the thread's nine: the second argument is an element of the first --------------------------------------------
 
 
-def _element(size: tuple[int, int], dtype: torch.dtype) -> Args:
-    a = _randn(*size, dtype=dtype)
+def _element(size: Size, dtype: torch.dtype) -> Args:
+    a = randn(*size, dtype=dtype)
     return (a, a[0, 0]) if a.numel() else (a, torch.zeros((), dtype=dtype))
 
 
-def _unrelated(size: tuple[int, int], dtype: torch.dtype) -> Args:
-    return _randn(*size, dtype=dtype), _randn(*size, dtype=dtype, seed=1)
+def _unrelated(size: Size, dtype: torch.dtype) -> Args:
+    return randn(*size, dtype=dtype), randn(*size, dtype=dtype, seed=1)
 
 
 def thread_f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -135,27 +117,23 @@ def kv_cache_write(cache: torch.Tensor, new: torch.Tensor, position: int) -> tor
     return cache * 0.125
 
 
-def _bias(size: tuple[int, int], dtype: torch.dtype) -> Args:
-    return _randn(*size, dtype=dtype), _randn(size[1], dtype=dtype, seed=1)
+def _bias(size: Size, dtype: torch.dtype) -> Args:
+    return randn(*size, dtype=dtype), randn(size[1], dtype=dtype, seed=1)
 
 
-def _one(size: tuple[int, int], dtype: torch.dtype) -> Args:
-    return (_randn(*size, dtype=dtype),)
-
-
-def _image(size: tuple[int, int], dtype: torch.dtype) -> Args:
+def _image(size: Size, dtype: torch.dtype) -> Args:
     rows, columns = size
-    return GroupNormSiLU(4, dtype), _randn(2, 4, rows, columns, dtype=dtype)
+    return GroupNormSiLU(4, dtype), randn(2, 4, rows, columns, dtype=dtype)
 
 
-def _state(size: tuple[int, int], dtype: torch.dtype) -> Args:
-    p, grad, m = (_randn(*size, dtype=dtype, seed=k) for k in range(3))
-    return p, grad, m, _randn(*size, dtype=dtype, seed=3).square(), 3
+def _state(size: Size, dtype: torch.dtype) -> Args:
+    p, grad, m = (randn(*size, dtype=dtype, seed=k) for k in range(3))
+    return p, grad, m, randn(*size, dtype=dtype, seed=3).square(), 3
 
 
-def _cache(size: tuple[int, int], dtype: torch.dtype) -> Args:
+def _cache(size: Size, dtype: torch.dtype) -> Args:
     rows, columns = size
-    return _randn(2, rows, columns, dtype=dtype), _randn(2, 1, columns, dtype=dtype, seed=1), rows // 2
+    return randn(2, rows, columns, dtype=dtype), randn(2, 1, columns, dtype=dtype, seed=1), rows // 2
 
 
 PROGRAMS: tuple[Program, ...] = (
@@ -173,7 +151,7 @@ PROGRAMS: tuple[Program, ...] = (
     Program("thread_unrelated", "nothing aliases", thread_unrelated, _unrelated),
     Program("thread_add_at_end", "the tensor is written again and returned", thread_add_at_end, _element),
     Program("bias_gelu", "bias and GELU of a transformer's MLP", bias_gelu, _bias),
-    Program("softmax", "a softmax over rows", softmax, _one),
+    Program("softmax", "a softmax over rows", softmax, one),
     Program("group_norm_silu", "nn.GroupNorm and SiLU", group_norm_silu, _image),
     Program("adamw", "one AdamW step in place", adamw, _state),
     Program("kv_cache_write", "a row of a KV cache is written, the cache is read", kv_cache_write, _cache),

@@ -1,0 +1,206 @@
+"""Before any value is pulled: where every root runs, in which order of loops, and in which pass over each loop.
+
+The body of a loop is a row of *steps*: straight statements, then one pass over the next loop inside. A reduction over a
+loop has its result after that loop's pass; what needs the result stands in a later step. So phases are found per loop:
+a softmax is three passes over the columns inside one over the rows, a normalisation of the whole is passes side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fusekit.domains import Reference, place, reduced_dims, space_of
+from fusekit.ids import NodeId
+from fusekit.index import Form, Var, substitute
+from fusekit.ir import Graph, Guard
+from fusekit.lower import placement
+from fusekit.lower.loops import Loops
+from fusekit.lower.nest import open_guards
+from fusekit.lower.refuse import CannotLower
+
+REDUCE, STORE = "fk.reduce", "fk.store"
+Anchors = Sequence[tuple[NodeId, "placement.Layout"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A root: ``tensor`` is taken at ``index`` where ``guards`` hold.
+
+    ``kept``: for a reduction, the index of its result. ``over``: the variables that it folds. ``needs``: reductions
+    that it waits for. ``steps``: for every loop around it, in which step of that loop's body it stands.
+    """
+
+    op: NodeId
+    tensor: NodeId
+    index: tuple[Form, ...]
+    guards: tuple[Guard, ...]
+    kept: tuple[Form, ...] = ()
+    over: frozenset[Var] = frozenset()
+    needs: tuple[NodeId, ...] = ()
+    steps: tuple[int, ...] = ()
+
+    @property
+    def free(self) -> frozenset[Var]:
+        return free_of((*self.index, *(guard.form for guard in self.guards)))
+
+
+def free_of(forms: Iterable[Form]) -> frozenset[Var]:
+    return frozenset[Var]().union(*(form.free for form in forms))
+
+
+def plan_roots(
+    graph: Graph, ops: Sequence[NodeId], reference: Reference, loops: Loops, anchors: Anchors
+) -> dict[NodeId, Plan]:
+    """Where each store and each reduction runs; steps are not yet known. Raises CannotLower."""
+    found: dict[NodeId, Plan] = {}
+    for op in ops:
+        needs = tuple(_needs(graph, op))
+        found[op] = (_reduction if graph.op(op).target == REDUCE else _store)(graph, op, reference, loops, anchors)
+        found[op] = replace(found[op], needs=needs)
+    return found
+
+
+def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Loops, anchors: Anchors) -> Plan:
+    shape, dims = space_of(graph, op), reduced_dims(graph, op)
+    _check_covered(graph, op, shape, reference)
+    placed = place(shape, reference, loops.index)
+    inside = free_of(placed.index[k] for k in dims)
+    kept = tuple(form for k, form in enumerate(placed.index) if k not in dims)
+    if mixed := inside & free_of(kept):
+        raise CannotLower(f"{op}: the loop over {min(v.name for v in mixed)} mixes what it folds and what it keeps")
+    guards = _guards(placed.index, placed.guards, loops)
+    over = (inside | free_of(guard.form for guard in placed.guards)) - free_of(kept)
+    return Plan(op, graph.operands(op)[0], placed.index, guards, kept, over)
+
+
+def _store(graph: Graph, op: NodeId, reference: Reference, loops: Loops, anchors: Anchors) -> Plan:
+    value, target = graph.operands(op)
+    region, block = graph.layout(target), graph.block_of(target)
+    assert block is not None
+    _check_covered(graph, op, region.shape, reference)
+    found = None if reference.reduced else placement.anchored(region, block, loops.space, loops.index, anchors)
+    if found is None:
+        at = place(region.shape, reference, loops.index)
+        found = placement.Placed(at.index, at.guards)
+    return Plan(op, value, found.index, _guards(found.index, found.guards, loops))
+
+
+def _check_covered(graph: Graph, op: NodeId, shape: Sequence[int], reference: Reference) -> None:
+    count, whole = 1, 1
+    for n in shape:
+        count *= n
+    for n in reference.shape:
+        whole *= n
+    if count > whole:
+        raise CannotLower(f"{op} runs over {list(shape)}, more than the loops over {list(reference.shape)} have")
+
+
+def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Loops) -> tuple[Guard, ...]:
+    """The root's own guards, and the bounds of the loops that it runs in."""
+    free = free_of((*index, *(guard.form for guard in guards)))
+    wanted = list(guards)
+    for bound in loops.bounds:
+        missing = bound.form.free - free
+        if missing == bound.form.free or missing & loops.folded:
+            continue  # nothing of it is this root's: neither its axis nor the place in the row
+        zero = {var: Form() for var in missing}
+        wanted.append(Guard(substitute(bound.form, zero), bound.extent))
+    found = open_guards(wanted)
+    return (Guard(Form(), 0),) if found is None else found
+
+
+def _needs(graph: Graph, op: NodeId) -> list[NodeId]:
+    """Reductions whose results the root takes, not counting those behind other reductions."""
+    found: dict[NodeId, None] = {}
+    seen: set[NodeId] = set()
+    todo = [graph.operands(op)[0]]
+    while todo:
+        tensor = todo.pop()
+        if tensor in seen or not graph.is_value(tensor):
+            continue
+        seen.add(tensor)
+        node = graph.producer(tensor)
+        if graph.op(node).target == REDUCE:
+            found[node] = None
+        else:
+            todo += graph.operands(node)
+    return list(found)
+
+
+# ---- the order of loops -------------------------------------------------------------------------------------------
+
+
+def order_loops(loops: Loops, plans: Iterable[Plan]) -> tuple[Var, ...]:
+    """The schedule's order, changed as little as it takes for every reduction to run inside what it keeps."""
+    after: dict[Var, set[Var]] = {var: set() for var in loops.order}
+    who: dict[tuple[Var, Var], NodeId] = {}
+    for plan in plans:
+        for inner in plan.over & after.keys():
+            for outer in (plan.free - plan.over) & after.keys():
+                after[inner].add(outer)
+                who[outer, inner] = plan.op
+    order: list[Var] = []
+    while len(order) < len(loops.order):
+        ready = next((var for var in loops.order if var not in order and after[var] <= set(order)), None)
+        if ready is None:
+            stuck = next(pair for pair in who if not set(pair) & set(order))
+            raise CannotLower(f"{who[stuck]} keeps a loop that another reduction folds around it")
+        order.append(ready)
+    return tuple(order)
+
+
+# ---- steps --------------------------------------------------------------------------------------------------------
+
+
+def level_of(plan: Plan, loops: Loops) -> int:
+    """How many loops are around the place where a reduction is finished."""
+    inside = [place for var in plan.over if (place := loops.place(var)) is not None]
+    return min(inside, default=loops.depth(plan.free))
+
+
+def set_steps(plans: Mapping[NodeId, Plan], loops: Loops) -> dict[NodeId, Plan]:
+    """The step of every root at every level, the least for reductions, the last for stores. Raises CannotLower."""
+    depth = {op: loops.depth(plan.free) for op, plan in plans.items()}
+    level = {op: level_of(plan, loops) for op, plan in plans.items() if plan.kept or plan.over or _folds(plan)}
+    steps = {op: [0] * (depth[op] + 1) for op in plans}
+    most = len(plans) + 1
+    changed = True
+    while changed:
+        changed = False
+        for op, plan in plans.items():
+            for need in plan.needs:
+                changed |= _push(op, need, steps, level, most)
+    _delay(plans, steps, level)
+    return {op: replace(plan, steps=tuple(steps[op])) for op, plan in plans.items()}
+
+
+def _folds(plan: Plan) -> bool:
+    return not plan.over
+
+
+def _push(op: NodeId, need: NodeId, steps: dict[NodeId, list[int]], level: dict[NodeId, int], most: int) -> bool:
+    """One round for a root and a reduction that it waits for; True when a step rose."""
+    mine, its, end = steps[op], steps[need], level[need]
+    before = (list(mine), list(its))
+    if len(mine) <= end and any(its[: len(mine)]):
+        raise CannotLower(f"{op} needs {need} outside of the loops that it is made in")
+    for k in range(min(len(mine), end)):
+        mine[k] = its[k] = max(mine[k], its[k])
+    if len(mine) > end:
+        mine[end] = max(mine[end], its[end] + 1)
+    if max(mine) > most:
+        raise CannotLower(f"{op} needs {need} in a later pass, where no loop makes it")
+    return before != (mine, its)
+
+
+def _delay(plans: Mapping[NodeId, Plan], steps: dict[NodeId, list[int]], level: dict[NodeId, int]) -> None:
+    """Stores go into the last pass that they may: loads of what they overwrite, in any earlier one, come before."""
+    stores = [op for op in plans if op not in level]
+    deepest = max(map(len, steps.values()), default=0)
+    for k in range(deepest):
+        for op in stores:
+            own = steps[op]
+            if k >= len(own) - 1 or any(level[need] > k for need in plans[op].needs):
+                continue
+            own[k] = max(s[k] for s in steps.values() if len(s) > k and s[:k] == own[:k] and len(s) > k + 1)

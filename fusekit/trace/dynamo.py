@@ -1,0 +1,259 @@
+"""Graphs that Dynamo and AOT hand over: as functions that can be recorded, and as a forward and a backward graph."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch._functorch import config as aot_config
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._functorch.partitioners import default_partition
+from torch._ops import HigherOrderOperator, OpOverload
+
+from fusekit.errors import UnsupportedError
+from fusekit.trace.ambient import ambient
+from fusekit.trace.guards import layout_of, token
+from fusekit.trace.origin import NOT_USERS, at_line
+from fusekit.trace.spans import Span, meeting
+
+Compiler = Callable[["GraphCall", bool], Callable[..., Any]]  # (graph, is it the forward one)
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in (\S+)')
+_ABSOLUTE = ("aten::as_strided", "aten::as_strided_", "aten::as_strided_scatter")
+_DIFFERENTIABLE = ("autograd_function_apply",)  # higher-order ops whose gradient AOT takes as eager does
+
+
+class GraphCall:
+    """An FX graph as a function of tensors and numbers.
+
+    Tensors that the graph module holds are read at each call and come first among the arguments. Dynamo hands a Python
+    float that changes between calls over as a 0-d tensor, of which the graph takes the ``item``: here it is a number.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule, part: str = ""):
+        nodes = list(module.graph.nodes)
+        places = [node for node in nodes if node.op == "placeholder"]
+        held = (str(node.target) for node in nodes if node.op == "get_attr")
+        self.module = module
+        self._numbers = frozenset(k for k, node in enumerate(places) if _is_number(node))
+        self._held = tuple(dict.fromkeys(t for t in held if isinstance(_attribute(module, t), torch.Tensor)))
+        self.first_line = next((frame for node in nodes if (frame := _frame_of(node))), None)
+        self.__name__ = self.__qualname__ = (self.first_line[2].strip("<>") if self.first_line else "graph") + part
+        self.__signature__ = _signature([*self._held, *(_name_of(node) for node in places)])
+
+    def arguments(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """What ``__call__`` takes, for the arguments that Dynamo or AOT pass."""
+        held = [_attribute(self.module, path) for path in self._held]
+        if not self._numbers:
+            return (*held, *args)
+        return (*held, *(a.item() if k in self._numbers else a for k, a in enumerate(args)))
+
+    def __call__(self, *flat: Any) -> Any:
+        count = len(self._held)
+        with torch.set_grad_enabled(torch.is_grad_enabled()):  # an op that raises must not leave a region's mode behind
+            return _Lined(self.module, dict(zip(self._held, flat[:count], strict=True))).run(*flat[count:])
+
+    def nodes(self) -> Iterator[torch.fx.Node]:
+        """The nodes that call something."""
+        return (node for node in self.module.graph.nodes if node.op.startswith("call"))
+
+
+class _Lined(torch.fx.Interpreter):
+    """Runs a graph node by node, and says of each which line of the user's it came from."""
+
+    def __init__(self, module: torch.fx.GraphModule, held: Mapping[str, torch.Tensor]):
+        super().__init__(module)
+        self.held = held
+
+    def run(self, *args: Any) -> Any:
+        """The graph's outputs; without the progress bar and the texts that torch's own loop adds to errors."""
+        self.args_iter = iter(args)
+        for node in self.module.graph.nodes:
+            self.env[node] = self.run_node(node)
+            if node.op == "output":
+                return self.env[node]
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        frame = _frame_of(n)
+        if frame is None:
+            return super().run_node(n)
+        with at_line(frame[0], frame[1]):
+            return super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.held[target] if target in self.held else super().get_attr(target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target == "item" and not isinstance(args[0], torch.Tensor):
+            return args[0]
+        return super().call_method(target, args, kwargs)
+
+
+def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _is_number(node: torch.fx.Node) -> bool:
+    """Is the placeholder a Python number in a tensor's clothes?"""
+    passed = node.meta.get("grapharg")
+    if passed is None or not passed.pass_arg_as_tensor or passed.is_tensor:
+        return False
+    return bool(node.users) and all(user.op == "call_method" and user.target == "item" for user in node.users)
+
+
+@cache
+def _frames(trace: str) -> tuple[tuple[str, int, str], ...]:
+    return tuple((file, int(line), name) for file, line, name in _FRAME.findall(trace))
+
+
+def _frame_of(node: torch.fx.Node) -> tuple[str, int, str] | None:
+    """(file, line, function) of the user's innermost frame behind a node."""
+    frames = _frames(node.meta.get("stack_trace") or "")
+    users = [frame for frame in frames if not frame[0].startswith(NOT_USERS)]
+    return next(reversed(users or frames), None)
+
+
+def _name_of(node: torch.fx.Node) -> str:
+    """``x`` for the placeholder of L['x'], ``self_fc_weight`` for one of a module's weight, else its own name."""
+    passed = node.meta.get("grapharg")
+    source = getattr(passed, "source", None)
+    try:
+        path = source.name if isinstance(source.name, str) else source.name()  # type: ignore[union-attr]
+    except (AttributeError, NotImplementedError):
+        return str(node.target)
+    path = re.sub(r"\._(modules|parameters|buffers)\b", "", path)
+    return re.sub(r"^[LG]\[['\"](\w+)['\"]\]", r"\1", path)
+
+
+def _signature(names: Sequence[str]) -> inspect.Signature:
+    """Parameters of these names, made identifiers and different from one another."""
+    found: dict[str, None] = {}
+    for k, name in enumerate(names):
+        clean = re.sub(r"\W+", "_", name).strip("_")
+        found[clean if clean.isidentifier() and clean not in found else f"arg{k}"] = None
+    return inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in found])
+
+
+# ---- training
+
+
+def exact_key(flat: Sequence[Any], is_exact: bool) -> tuple[Any, ...]:
+    """What AOT's graphs depend on: layouts, autograd state, overlaps, numbers, ambient state.
+
+    ``is_exact``: they also name bytes of whole storages, as they do wherever inputs meet (a synthetic base).
+    """
+    tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+    pattern = meeting([Span.of_storage(t) for t in tensors])
+    whole = is_exact or bool(pattern)
+    layouts = tuple([layout_of(t, whole) for t in tensors])
+    return layouts, pattern, tuple([token(a) for a in flat if not isinstance(a, torch.Tensor)]), ambient()
+
+
+def refuse_what_cannot_be_differentiated(call: GraphCall) -> None:
+    """Raise for graphs whose backward graph nobody has shown to be eager's."""
+    for node in call.nodes():
+        if isinstance(node.target, HigherOrderOperator) and node.target.name() not in _DIFFERENTIABLE:
+            frame = _frame_of(node)
+            raise UnsupportedError(f"the gradient of {node.target.name()}", frame and f"{frame[0]}:{frame[1]}")
+
+
+class Differentiated:
+    """A graph with its gradient: AOT's forward and backward graph for arguments like ``flat``, each compiled by
+    ``compile``. Ops that write in place stay as they are. ``is_exact`` as in ``exact_key``.
+
+    Raises UnsupportedError where the backward graph is not known to be right.
+    """
+
+    def __init__(self, call: GraphCall, flat: Sequence[Any], compile: Compiler):
+        refuse_what_cannot_be_differentiated(call)
+        self.is_exact = False
+        self._call, self._compile = call, compile
+        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+        with aot_config.patch(donated_buffer=False), warnings.catch_warnings():  # retain_graph=True is allowed
+            warnings.simplefilter("ignore")
+            self._run = aot_module_simplified(
+                _Lifted(call, flat),  # type: ignore[arg-type]
+                tensors,
+                fw_compiler=lambda graph, _: self._boxed(graph, "_forward"),
+                bw_compiler=lambda graph, _: self._boxed(graph, "_backward"),
+                partition_fn=self._partition,
+                disable_functionalization=True,
+            )
+
+    def __call__(self, flat: Sequence[Any]) -> Any:
+        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+        return self._run(*tensors)
+
+    def _boxed(self, module: torch.fx.GraphModule, part: str) -> Callable[[list[Any]], Any]:
+        call = GraphCall(module, "")
+        call.__name__ = call.__qualname__ = self._call.__name__ + part
+        run = self._compile(call, part == "_forward")
+
+        def boxed(args: list[Any]) -> Any:
+            taken = tuple(args)
+            args.clear()
+            return run(*taken)
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
+
+    def _partition(self, joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
+        _refuse_lost_statistics(self._call, joint)
+        forward, backward = default_partition(joint, inputs, **kwargs)
+        _refuse_writes_to_what_was_saved(backward)
+        ops = [node.target for graph in (forward, backward) for node in graph.graph.nodes]
+        self.is_exact = any(isinstance(op, OpOverload) and op._schema.name in _ABSOLUTE for op in ops)
+        return forward, backward
+
+
+class _Lifted(torch.nn.Module):
+    """The graph as a module of the tensors among ``flat``; the other arguments are fixed."""
+
+    def __init__(self, call: GraphCall, flat: Sequence[Any]):
+        super().__init__()
+        self.call = call
+        self.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
+        self.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        flat = list(self.others)
+        for k, tensor in zip(self.places, tensors, strict=True):
+            flat[k] = tensor
+        # anomaly mode gives the nodes of the backward graph the line of their forward op
+        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
+            return self.call(*flat)
+
+
+def _batch_norms(nodes: Iterator[torch.fx.Node]) -> int:
+    names = [getattr(node.target, "__name__", str(node.target)) for node in nodes]
+    return sum("batch_norm" in name and "backward" not in name for name in names)
+
+
+def _refuse_lost_statistics(call: GraphCall, joint: torch.fx.GraphModule) -> None:
+    """A batch norm whose result nobody reads still updates its statistics, which its schema does not say."""
+    kept = (node for node in joint.graph.nodes if node.op == "call_function")
+    if _batch_norms(kept) < _batch_norms(call.nodes()):
+        raise UnsupportedError("a batch norm whose result is not used, in a graph with gradients")
+
+
+def _refuse_writes_to_what_was_saved(backward: torch.fx.GraphModule) -> None:
+    """A backward graph may write to what it made itself: anything else would be written once for each call of it."""
+    outside: set[torch.fx.Node] = set()
+    for node in backward.graph.nodes:
+        if node.op == "placeholder":
+            outside.add(node)
+        elif isinstance(node.target, OpOverload):
+            schema = node.target._schema
+            for argument, value in zip(schema.arguments, node.args, strict=False):
+                if isinstance(value, torch.fx.Node) and value in outside and argument.alias_info is not None:
+                    if argument.alias_info.is_write:
+                        raise UnsupportedError(f"{node.target} on a saved tensor, in the gradient")
+                    outside.add(node)  # a view

@@ -1,0 +1,164 @@
+"""The widget's protocol, spoken with a fake comm: what it sends, what it answers, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import comm
+import pytest
+from comm.base_comm import BaseComm
+
+from fusekit.errors import FusekitError
+from fusekit.notebook.widget import Stepper
+from tests.notebook.samples import aliased, several
+
+
+class FakeComm(BaseComm):
+    """Keeps what it was told to send."""
+
+    sent: list[dict[str, object]]
+
+    def publish_msg(self, msg_type, data=None, metadata=None, buffers=None, **keys):
+        self.__dict__.setdefault("sent", []).append({"type": msg_type, "data": data or {}})
+
+
+@pytest.fixture
+def stepper(monkeypatch):
+    monkeypatch.setattr(comm, "create_comm", lambda **keys: FakeComm(**keys))
+    made = aliased().stepper()
+    yield made
+    made.close()
+
+
+def say(stepper: Stepper, content: object) -> list[dict[str, object]]:
+    """What the widget answers to a message of the page: states by name, and custom messages."""
+    before = len(stepper.comm.sent)
+    stepper._handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+    return _told(stepper, before)
+
+
+def move(stepper: Stepper, **where: object) -> list[dict[str, object]]:
+    before = len(stepper.comm.sent)
+    state = {"where": {**stepper.where, **where}}
+    stepper._handle_msg({"content": {"data": {"method": "update", "state": state, "buffer_paths": []}}, "buffers": []})
+    return _told(stepper, before)
+
+
+def _told(stepper: Stepper, before: int) -> list[dict[str, object]]:
+    told = []
+    for message in stepper.comm.sent[before:]:
+        data = message["data"]
+        if data["method"] == "custom":
+            told.append(data["content"])
+        elif data["method"] == "update":
+            told.append(data["state"])
+    return told
+
+
+def test_it_opens_with_everything_but_the_pictures(stepper):
+    state = stepper.comm.sent[0]["data"]["state"]
+    assert state["document"]["program"] == "in_place"
+    assert list(state["first"]) == [f"{len(aliased().steps) - 1}|segments|0"]
+    json.dumps({name: state[name] for name in ("document", "first", "where", "results")})
+
+
+def test_a_picture_is_drawn_when_it_is_asked_for_and_once(stepper, monkeypatch):
+    (answer,) = say(stepper, {"ask": "picture", "step": 1, "view": "aliases", "since": True})
+    assert answer["picture"] == "1|aliases|1" and answer["svg"].startswith("<svg")
+    monkeypatch.setattr("fusekit.notebook.widget.picture", None)
+    assert say(stepper, {"ask": "picture", "step": 1, "view": "aliases", "since": True}) == [answer]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        None,
+        "picture",
+        {"ask": "picture"},
+        {"ask": "picture", "step": 99, "view": "program", "since": False},
+        {"ask": "picture", "step": 0, "view": "segments", "since": False},
+        {"ask": "exec", "code": "1/0"},
+        {"step": 1},
+    ],
+)
+def test_what_makes_no_sense_is_left_alone(stepper, nonsense):
+    assert say(stepper, nonsense) == []
+
+
+def test_check_and_run_answer_with_a_result(stepper):
+    for what in ("check", "run"):
+        told = [state["results"][what] for state in say(stepper, {"ask": what})]
+        assert [result["status"] for result in told] == ["running", "ok"]
+    assert "tensor(" in stepper.results["run"]["detail"]
+    assert all(row[0] == "✓" for row in stepper.results["check"]["rows"])
+
+
+def test_an_error_is_shown_in_place(stepper):
+    def _fail() -> None:
+        raise ValueError("<b>no</b>")
+
+    stepper._x = SimpleNamespace(run=_fail, check=_fail)
+    *_, last = say(stepper, {"ask": "run"})
+    assert last["results"]["run"]["status"] == "failed"
+    assert last["results"]["run"]["sentence"] == "ValueError: <b>no</b>"
+    assert "Traceback" in last["results"]["run"]["detail"]
+
+
+def test_a_difference_from_eager_is_no_error(stepper):
+    rows = [SimpleNamespace(what=w, eager="1", fusekit=f, ok=ok) for w, f, ok in (("a", "1", True), ("out", "2", False))]
+    report = SimpleNamespace(ok=False, rows=rows, failures=rows[1:], repro=lambda: "# script")
+    stepper._x = SimpleNamespace(check=lambda: report)
+    result = stepper.check()
+    assert result.status == "differs" and result.sentence == "1 of 2 facts differ"
+    assert result.rows[0] == ("✗", "out", "1", "2") and result.detail == "# script"
+
+
+def test_the_page_moves_the_state_and_python_moves_the_page(stepper):
+    move(stepper, step=1, selected=["^2"], since=True)
+    assert (stepper.state.step, stepper.state.selected, stepper.state.since) == (1, ("^2",), True)
+    before = len(stepper.comm.sent)
+    stepper.show("functionalize", view="memory")
+    (told,) = _told(stepper, before)
+    assert told["where"]["step"] == 2 and told["where"]["view"] == "memory" and told["where"]["selected"] == ["^2"]
+
+
+def test_nonsense_of_a_page_is_put_right(stepper):
+    told = move(stepper, step=1000, selected=["<script>"], segment=-4)
+    assert told[-1]["where"]["step"] == len(aliased().steps) - 1
+    assert stepper.where["selected"] == [] and stepper.where["segment"] == 0
+
+
+def test_results_are_not_the_pages_to_set(stepper):
+    stepper.check()
+    before = stepper.state.check
+    move(stepper, check={"status": "ok", "sentence": "trust me"})
+    assert stepper.state.check == before
+
+
+def test_it_can_begin_elsewhere():
+    at = several().stepper(step="trace", node="^1", view="aliases")
+    assert (at.state.step, at.state.selected) == (0, ("^1",))
+    with pytest.raises(FusekitError, match="no step is called"):
+        several().stepper(step="no step")
+
+
+def test_the_bundle_has_a_picture_beside_the_widget():
+    data, _ = aliased()._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["text/html"].startswith("<img alt=") and "image/svg+xml" not in data
+    assert data["text/plain"].startswith("exploration of in_place")
+
+
+def test_without_widgets_there_is_the_picture(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fusekit.notebook.widget", None)
+    data = aliased()._repr_mimebundle_()
+    assert data["text/html"].startswith("<img alt=") and "application/vnd.jupyter.widget-view+json" not in data
+
+
+def test_the_room_and_the_front_door_load_no_widgets():
+    code = "import sys, fusekit, fusekit.notebook, fusekit.exploration; print('ipywidgets' in sys.modules, 'pygments' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

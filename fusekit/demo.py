@@ -63,7 +63,7 @@ def row_of(program: Program, size: tuple[int, int], dtype: torch.dtype, folder: 
     args = program.make(size, dtype)
     try:
         x = explore(program.fn, *args)
-    except Exception as error:  # noqa: BLE001 whatever eager raises is right to raise
+    except Exception as error:  # whatever eager raises is right to raise
         return _refused(program, args, head, error)
     report = x.check()
     if folder is not None:
@@ -81,7 +81,7 @@ def _refused(program: Program, args: tuple[object, ...], head: tuple[str, ...], 
     copies = iter(clones(tensors))
     try:
         program.fn(*(next(copies) if isinstance(a, torch.Tensor) else a for a in args))
-    except Exception as eager:  # noqa: BLE001
+    except Exception as eager:
         same = type(eager) is type(error)
         return Row(
             (*head, "-", "-", "-", "-", "-", f"raises {type(error).__name__}{' as eager' if same else ''}"), same

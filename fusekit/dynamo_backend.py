@@ -20,6 +20,7 @@ from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.jit import JitFunction, forget_last_run
 from fusekit.pipeline import Options
 from fusekit.trace.dynamo import Differentiated, GraphCall, exact_key
+from fusekit.trace.private import C
 
 PATTERNS = 64  # AOT compilations kept for one graph
 
@@ -89,7 +90,7 @@ def warn_of_fallback(call: GraphCall, options: Options, error: UnsupportedError)
     """Say why eager takes over, and where; ``strict`` allows no such thing."""
     if options.strict:
         raise error
-    line = "" if error.where or not call.first_line else f" (the graph of {call.first_line[0]}:{call.first_line[1]})"
+    line = "" if error.where or not call.where else f" (the graph that begins at {call.where})"
     warnings.warn(f"runs in eager PyTorch, not fused: {error}{line}", FallbackWarning, stacklevel=3)
 
 
@@ -114,11 +115,20 @@ class _Backend:
         trained = self._trained(flat)
         if trained is None:
             return self.call.module(*args)
-        self._versions.seen = []
+        return self._train(trained, flat)
+
+    def _train(self, trained: Differentiated, flat: Sequence[Any]) -> Any:
+        """AOT bumps the versions of inputs written in the graph once more, after it saved them: they are set back.
+
+        An input that requires grad is written by AOT itself, from a clone, and has its only bump from that.
+        """
+        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+        self._versions.watched = [t for t in tensors if not t.requires_grad and not t.is_inference()]
+        self._versions.now = ()
         out = trained(flat)
-        for t, version in self._versions.seen:
+        for t, version in zip(self._versions.watched, self._versions.now, strict=False):
             if t._version != version:
-                torch._C._autograd._unsafe_set_version_counter((t,), (version,))
+                C._autograd._unsafe_set_version_counter((t,), (version,))
         return out
 
     def _trained(self, flat: Sequence[Any]) -> Differentiated | None:
@@ -153,9 +163,7 @@ class _Backend:
 
         def run(*args: Any) -> Any:
             out = fused(*args)
-            # AOT bumps the versions of inputs that were written once more, after it saved them for the backward graph
-            tensors = [a for a in args if isinstance(a, torch.Tensor) and not a.is_inference()]
-            self._versions.seen = [(t, t._version) for t in tensors]
+            self._versions.now = [t._version for t in self._versions.watched]
             return out
 
         return run

@@ -5,7 +5,7 @@ Eager's own errors are never wrapped: a program that eager refuses raises eager'
 
 
 class FusekitError(RuntimeError):
-    """``what`` went wrong, ``where`` (a source line, a node, an argument) and the ``fix``; the last two may be missing."""
+    """``what`` went wrong, ``where`` (a source line, a node, an argument), the ``fix``; the last two may be missing."""
 
     def __init__(self, what: str, where: object = None, fix: str | None = None):
         self.what, self.where, self.fix = what, where, fix

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from fusekit.errors import BackendUnavailable, FusekitError, UnsupportedError
 from fusekit.ids import NodeId
@@ -42,7 +42,7 @@ __all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "c
 
 @dataclass(frozen=True)
 class SegmentView:
-    """One segment: ``kernel`` is None when nothing is generated (a library call, views, a refusal that ``why`` names)."""
+    """One segment: ``kernel`` is None where nothing is made (a library call, views, a refusal that ``why`` names)."""
 
     id: NodeId
     scheduler: str
@@ -173,10 +173,14 @@ class Exploration:
         return graph_diff(self[first].graph, self[second].graph)
 
     def diagram(
-        self, step: str | int | None = None, view: str | None = None, since: str | int | None = None
+        self,
+        step: str | int | None = None,
+        view: str | None = None,
+        since: str | int | None = None,
+        segment: str | None = None,
     ) -> Diagram:
-        """The picture of a step (default: the last). ``view``: program, aliases, segments or memory; ``since``: mark
-        what changed from that step on."""
+        """The picture of a step (default: the last). ``view``: program, aliases, segments, domains or memory;
+        ``since``: mark what changed from that step on; ``segment``: only its domains."""
         from fusekit.draw import diagram
 
         chosen = self.steps[-1] if step is None else self[step]
@@ -186,7 +190,9 @@ class Exploration:
         kernels = self._compiled.kernels if chosen.graph.segments() else None
         before = self[since].graph if since is not None else None
         title = f"{self.recording.name}: {chosen.name}"
-        return diagram(chosen.graph, view=view, explanations=said, since=before, kernels=kernels, title=title)
+        return diagram(
+            chosen.graph, view=view, explanations=said, since=before, kernels=kernels, title=title, segment=segment
+        )
 
     # ---- running it
 
@@ -198,11 +204,19 @@ class Exploration:
 
     def run(self, *args: object, **kwargs: object) -> object:
         """Run the kernels. Without arguments on clones of the explored ones, which keep their aliasing; with arguments
-        on these, mutated as eager would. Raises FusekitError where they have other layouts or aliasing."""
+        on these, mutated as eager would. Raises FusekitError where they have other layouts or aliasing, or numbers
+        that make it another program."""
         if args or kwargs:
             return self._call(args, kwargs)
-        leaves, spec = tree_flatten((self.args, dict(self.kwargs)))
+        leaves, _ = self._explored()
         return self._execute(leaves, clones(self._inputs(leaves)))
+
+    def _explored(self) -> tuple[list[Any], TreeSpec]:
+        """The explored arguments as (leaves, structure)."""
+        if not (self.args or self.kwargs) and any(isinstance(s, Argument) for s in self.recording.inputs):
+            what = f"an exploration of {self.name} without arguments (fk.jit keeps none of a call's)"
+            raise FusekitError(what, None, "give run some, x.run(*args), or use fk.explore(fn, *args)")
+        return tree_flatten((self.args, dict(self.kwargs)))
 
     def _call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         from fusekit.trace import same_pattern
@@ -213,10 +227,36 @@ class Exploration:
             raise FusekitError(
                 f"these arguments are not like the explored ones: {problem}", None, "explore them anew, or use fk.jit"
             )
-        return self._execute(leaves, inputs)
+        return self._execute(leaves, inputs, self._numbers(args, kwargs, leaves))
 
-    def _execute(self, leaves: Sequence[object], inputs: Sequence[torch.Tensor]) -> object:
-        flat = execute(self._plan, inputs, (), symbols(self.recording.objects, leaves))
+    def _numbers(
+        self, args: Sequence[object], kwargs: Mapping[str, object], leaves: Sequence[object]
+    ) -> tuple[int | float, ...]:
+        """The graph's parameters for these arguments."""
+        from fusekit.trace import differing
+        from fusekit.trace.numbers import exactly, slots_of
+        from fusekit.trace.shadow import Script
+
+        recording, examples = self.recording, self._examples()
+        explored, _ = tree_flatten((self.args, dict(self.kwargs)))
+        was, now = ([exactly(x) for x in some if type(x) in (int, float)] for some in (explored, leaves))
+        if was == now:
+            return examples
+        found = Script(recording).numbers(self.fn, args, kwargs)
+        fixed = () if found is None else differing(slots_of(recording.program).values, found)
+        if found is None or set(fixed) - set(recording.parameters):
+            what = "these numbers are not the explored ones, and the program has no parameter for them"
+            raise FusekitError(what, None, "explore them anew, or use fk.jit")
+        return tuple(found[slot] for slot in recording.parameters)
+
+    def _examples(self) -> tuple[int | float, ...]:
+        return tuple(number.example for number in self.recording.graph.numbers())
+
+    def _execute(
+        self, leaves: Sequence[object], inputs: Sequence[torch.Tensor], numbers: Sequence[int | float] | None = None
+    ) -> object:
+        numbers = self._examples() if numbers is None else numbers
+        flat = execute(self._plan, inputs, numbers, symbols(self.recording.objects, leaves))
         return restructure(self.recording, flat)
 
     def _inputs(self, leaves: Sequence[object]) -> list[torch.Tensor]:
@@ -256,7 +296,7 @@ class Exploration:
         return compare(eager, mine, tolerance=tolerance, title=self.recording.name, script=script)
 
     def _cloned(self) -> tuple[tuple[object, ...], dict[str, object]]:
-        leaves, spec = tree_flatten((self.args, dict(self.kwargs)))
+        leaves, spec = self._explored()
         tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
         copies = iter(clones(tensors))
         made = [next(copies) if isinstance(x, torch.Tensor) else x for x in leaves]

@@ -9,5 +9,5 @@ ITERDOMAIN, TRANSFORM = "#", "!"
 
 
 def kind_of(node: str) -> str:
-    """The sigil of a node id: ``%`` tensor, ``^`` op, ``@`` memory block, ``$`` segment, ``#`` iteration domain, ``!`` transform."""
+    """A node id's first letter: ``%`` tensor, ``^`` op, ``@`` block, ``$`` segment, ``#`` domain, ``!`` transform."""
     return node[0]

@@ -3,8 +3,9 @@
 A call looks up its key (layouts, dtypes, overlap pattern, guarded Python values). A known key runs its plan; from its
 second call on, a predicate made for it finds it faster. A key that differs from a known one in numbers only is asked of
 that one's script, and of a recording where the function runs otherwise; if a recording differs from a known one only in
-numbers, the two share one plan that takes these numbers as parameters. After ``PATTERNS`` overlap patterns of one program the generic plan takes over: ops that touch the
-overlapping tensors run one by one, in program order, on real memory; the rest stays fused.
+numbers, the two share one plan that takes these numbers as parameters. After ``PATTERNS`` overlap patterns of one
+program the generic plan takes over: ops that touch the overlapping tensors run one by one, in program order, on real
+memory; the rest stays fused.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class _Plan:
     values: Numbers
     involved: frozenset[int] | None = None
 
-    def serves(self, numbers: Sequence[object]) -> bool:
+    def serves(self, numbers: Numbers) -> bool:
         return not set(differing(self.values, numbers)) - set(self.recording.parameters)
 
 
@@ -134,7 +135,7 @@ class JitFunction:
         self._entries: OrderedDict[object, _Entry] = OrderedDict()
         self._scripts: OrderedDict[object, _Scripts] = OrderedDict()  # by key without numbers
         self._plans: OrderedDict[object, list[_Plan]] = OrderedDict()  # by signature
-        self._patterns: dict[object, dict[object, None]] = {}  # by signature without its overlap pattern
+        self._patterns: dict[object, dict[tuple[Any, ...], None]] = {}  # by signature without its overlap pattern
         self._fast: tuple[tuple[Predicate, _Entry], ...] = ()  # replaced as a whole: read without the lock
         self._hits = self._recordings = 0
         self._last = _Last()
@@ -296,7 +297,7 @@ class JitFunction:
     # ---- what it knows
 
     def explorations(self) -> tuple[Exploration, ...]:
-        """One for each plan that is kept, the latest used last. They have no arguments of their own: give ``run`` some."""
+        """One for each plan that is kept, the latest used last. They hold no arguments: give ``run`` some."""
         return tuple(p.exploration for plans in self._plans.values() for p in plans)
 
     def cache_info(self) -> CacheInfo:

@@ -74,7 +74,8 @@ and in the text of each page.
 
 
 def page(program: Program, x: Exploration, pictures: list[tuple[str, str]]) -> str:
-    parts = [f"# {program.name}\n\n{program.title[0].upper()}{program.title[1:]}. {x.summary()!r}.\n\n[All programs](README.md)\n"]
+    title = program.title[0].upper() + program.title[1:]
+    parts = [f"# {program.name}\n\n{title}. {x.summary()!r}.\n\n[All programs](README.md)\n"]
     parts += [f"## {caption}\n\n![{caption}]({name})\n" for caption, name in pictures]
     parts += [f"## Kernel `{k.name}`\n\n```python\n{k.source.strip()}\n```\n" for k in x.kernels]
     said = [f"- {e}" for step in x.steps for e in step.explanations]

@@ -1,6 +1,9 @@
 """Tests are filed by what they need: plain ones run anywhere, the marked ones where their need is met."""
 
 import importlib.util
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,19 @@ ROOT = Path(__file__).resolve().parent.parent
 def root() -> Path:
     """The folder of the whole project."""
     return ROOT
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests find one another's kernels, in all processes of a run, and never those of the user."""
+    if "FUSEKIT_CACHE" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="fusekit-tests-")
+        os.environ["FUSEKIT_CACHE"] = folder
+        config.add_cleanup(lambda: _forget(folder))
+
+
+def _forget(folder: str) -> None:
+    os.environ.pop("FUSEKIT_CACHE", None)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -30,7 +30,7 @@ def test_no_command_is_a_mistake(capsys):
         ("math", "names no function"),
         ("no_such_module:f", "there is no module 'no_such_module'"),
         ("math:no_such_function", "math has no 'no_such_function'"),
-        ("math:sin", "reports are not built yet"),
+        ("math:sin", "math:sin has no default for x"),
     ],
 )
 def test_report_says_what_is_wrong(capsys, function, says):

@@ -14,6 +14,7 @@ from fusekit.draw.dot import to_dot
 from fusekit.draw.engine import lay_out
 from fusekit.draw.far import far_picture, is_large
 from fusekit.draw.finish import finish
+from fusekit.draw.ladders import ladders_svg
 from fusekit.draw.lanes import lanes_svg
 from fusekit.draw.notes import Notes
 from fusekit.draw.parts import Picture
@@ -28,7 +29,7 @@ from fusekit.why import Explanation
 if TYPE_CHECKING:
     from fusekit.lower.kernel import Kernel
 
-VIEWS = ("program", "aliases", "segments", "memory")
+VIEWS = ("program", "aliases", "segments", "domains", "memory")
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,15 @@ def diagram(
     kernels: Mapping[NodeId, Kernel] | None = None,
     title: str = "",
     note: str = "",
+    segment: str | None = None,
     far: bool | None = None,
     timeout: float | None = None,
 ) -> Diagram:
-    """``view``: program, aliases, segments or memory. ``since``: mark what was added, removed and changed since then.
+    """``view``: program, aliases, segments, domains or memory. ``since``: mark what was added, removed and changed
+    since then.
 
-    ``kernels`` (by segment) add race records and what runs before the loop. ``far``: a segment (or a run of ops of one
+    ``kernels`` (by segment) add race records and what runs before the loop. ``segment``: domains of this one only.
+    ``far``: a segment (or a run of ops of one
     module) is one node; by default a large graph is. Raises UnsupportedError for an unknown view.
     """
     notes = Notes.of(graph, explanations, since)
@@ -92,6 +96,9 @@ def diagram(
     title = title or graph.name
     if view == "memory":
         svg, desc = lanes_svg(graph, notes, kernels, title, note)
+        return Diagram(svg, "", title, desc, "fusekit")
+    if view == "domains":
+        svg, desc = ladders_svg(graph, notes, title, note, segment)
         return Diagram(svg, "", title, desc, "fusekit")
     is_far = is_large(graph, view) if far is None else far
     return draw(_picture(graph, view, notes, kernels, title, note, is_far), timeout)
@@ -101,8 +108,7 @@ def _picture(
     graph: Graph, view: str, notes: Notes, kernels: Mapping[NodeId, Kernel], title: str, note: str, far: bool
 ) -> Picture:
     if view not in VIEWS:
-        fix = "it is a later piece" if view == "domains" else f"choose one of {', '.join(VIEWS)}"
-        raise UnsupportedError(f"there is no view {view!r}", None, fix)
+        raise UnsupportedError(f"there is no view {view!r}", None, f"choose one of {', '.join(VIEWS)}")
     if view == "aliases":
         return aliases_picture(graph, notes, title, note)
     if far:

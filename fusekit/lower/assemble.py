@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.build import Nest, Root
-from fusekit.lower.nest import Item
+from fusekit.lower.nest import Item, Steps
 from fusekit.lower.program import (
     ALWAYS,
+    Accumulate,
     Assign,
     Cases,
     For,
@@ -23,48 +25,84 @@ from fusekit.lower.program import (
     Program,
     Snapshot,
     Statement,
+    Store,
     Test,
 )
 
 
-def assemble(
-    graph: Graph, nest: Nest, snapshots: Sequence[Snapshot], kept: dict[str, str], reverse: bool, parallel: bool
-) -> Program:
-    """The program. ``kept``: load -> the snapshot it reads instead of memory."""
-    maker = _Assembler(nest, kept, reverse, parallel)
-    body = (*snapshots, *maker.level(0))
-    return Program(_params(nest, graph), body)
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How the loops run. ``kept``: load -> the snapshot it reads instead of memory."""
+
+    snapshots: Sequence[Snapshot]
+    kept: dict[str, str]
+    reverse: bool
+    parallel: bool
+
+
+def assemble(graph: Graph, nest: Nest, ways: Ways) -> Program:
+    """The program."""
+    maker = _Assembler(nest, ways)
+    body = (*ways.snapshots, *maker.level(()))
+    return Program(_params(nest, graph), body, nest.loops.axes, nest.loops.lanes)
 
 
 class _Assembler:
-    def __init__(self, nest: Nest, kept: dict[str, str], reverse: bool, parallel: bool):
-        self.nest, self.kept, self.reverse, self.parallel = nest, kept, reverse, parallel
+    def __init__(self, nest: Nest, ways: Ways):
+        self.nest, self.ways = nest, ways
         self.users: dict[str, set[str]] = {}
         for item in nest.items:
             for operand, _ in item.uses:
                 self.users.setdefault(operand, set()).add(item.name)
-        self.stored = {root.store.value for root in nest.roots}
+        self.taken = {root.statement.value for root in nest.roots}
+        self.finishes = {folded.finish.name for folded in nest.folds}
 
-    def level(self, depth: int) -> tuple[Statement, ...]:
-        """What stands inside ``depth`` loops: tests, values, the next loop, stores."""
-        items = [item for item in self.nest.items if self.nest.depth(item) == depth]
+    def level(self, path: Steps) -> tuple[Statement, ...]:
+        """What stands in the pass ``path`` of the loops: steps one after another, then stores."""
         out: list[Statement] = []
-        for cases, group in arrange(items, self.nest.cases):
-            out += self._guarded(cases, group)
-        loops = self.nest.loops.order
-        if depth < len(loops):
-            inner = self.level(depth + 1)
-            out.append(For(loops[depth], inner, self.reverse, self.parallel and depth == 0))
-        out += self._stores([root for root in self.nest.roots if root.depth == depth])
+        for step in range(self._steps(path)):
+            out += self._straight(path, step)
+            folds = [f for f in self.nest.folds if f.path == path and f.step == step]
+            out += [folded.init for folded in folds]
+            out += self._loop((*path, step))
+            out += self._roots(path, step, Accumulate)
+            for folded in folds:
+                out += [*folded.combine, folded.finish]
+        for step in range(self._steps(path)):
+            out += self._roots(path, step, Store)
         return tuple(out)
+
+    def _steps(self, path: Steps) -> int:
+        depth = len(path)
+        inside = [*self.nest.items, *self.nest.roots]
+        found = [x.step if x.depth == depth else x.path[depth] for x in inside if x.path[:depth] == path]
+        found += [folded.step for folded in self.nest.folds if folded.path == path]
+        return 1 + max(found, default=0)
+
+    def _loop(self, path: Steps) -> list[Statement]:
+        depth = len(path)
+        inside = [*self.nest.items, *self.nest.roots]
+        if not any(x.path[:depth] == path for x in inside):
+            return []
+        var = self.nest.loops.order[depth - 1]
+        stop = self.nest.stops.get(var)
+        end = None if stop is None else Form.of(stop.extent) - (stop.form - Form.of(var))
+        body = self.level(path)
+        return [For(var, body, self.ways.reverse, self.ways.parallel and depth == 1, end)]
+
+    def _straight(self, path: Steps, step: int) -> Iterator[Statement]:
+        items = [item for item in self.nest.items if item.path == path and item.step == step]
+        items = [item for item in items if item.name not in self.finishes]
+        for cases, group in arrange(items, self.nest.cases):
+            yield from self._guarded(cases, group)
 
     def _guarded(self, cases: Cases, group: list[Item]) -> list[Statement]:
         if cases == ALWAYS or (cases and not any(map(is_costly, group))):
             return [self._statement(item) for item in group]
         inside = {item.name for item in group}
-        live = [item for item in group if item.name in self.stored or not self.users.get(item.name, set()) <= inside]
+        live = [item for item in group if item.name in self.taken or not self.users.get(item.name, set()) <= inside]
         declared: list[Statement] = [
-            Assign(item.name, Literal(0, item.statement.dtype), item.statement.dtype)
+            Assign(item.name, Literal(0, item.statement.dtype), item.statement.dtype, (), item.lanes)
             for item in live
             if not isinstance(item.statement, Test)
         ]
@@ -77,19 +115,23 @@ class _Assembler:
         if not isinstance(statement, Load):
             return statement
         clamp = None if self._is_inside(item) else item.extent
-        memory = self.kept.get(item.name, statement.memory)
-        return Load(statement.name, memory, statement.address, statement.dtype, clamp, statement.ops)
+        memory = self.ways.kept.get(item.name, statement.memory)
+        return Load(
+            statement.name, memory, statement.address, statement.dtype, clamp, statement.ops, statement.lanes
+        )
 
     def _is_inside(self, item: Item) -> bool:
         """Does the load stay in its tensor wherever it is computed?"""
+        stops = [((guard,), True) for guard in self.nest.stops.values()]
         cases = self.nest.cases[item.name]
-        return all(_in_extent(item, self.nest.guards_of(case)) for case in cases)
+        return all(_in_extent(item, [*self.nest.guards_of(case), *stops]) for case in cases)
 
-    def _stores(self, roots: Sequence[Root]) -> list[Statement]:
+    def _roots(self, path: Steps, step: int, kind: type) -> list[Statement]:
+        roots = [r for r in self.nest.roots if r.path == path and r.step == step and isinstance(r.statement, kind)]
         out: list[Statement] = []
         for cases, group in groupby(roots, key=lambda root: root.cases):
-            stores = tuple(root.store for root in group)
-            out += stores if cases == ALWAYS else [If(cases, stores)]
+            statements = tuple(root.statement for root in group)
+            out += statements if cases == ALWAYS else [If(cases, statements)]
         return out
 
 
@@ -117,9 +159,10 @@ def _assume(form: Form, guard: Guard) -> Form:
 def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
     """Addresses in the order of the graph's blocks, then numbers."""
     numbers, blocks = dict(nest.names.numbers), graph.blocks()
-    loops, recorded = set(nest.loops.order), {number.index: number for number in graph.numbers()}
-    for form in _all_forms(nest):
-        for var in form.free - loops:
+    recorded = {number.index: number for number in graph.numbers()}
+    known = nest.loops.given.union(nest.loops.order, nest.data, [nest.loops.lanes] if nest.loops.lanes else [])
+    for form in forms_of(nest):
+        for var in form.free - known:
             index = int(var.name[1:])  # a parameter whose call became an index: only forms still name it
             numbers.setdefault(var.name, recorded.get(index, Number(index, 0)))
     addresses = tuple(
@@ -129,14 +172,26 @@ def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
     return addresses + tuple(Param(name, number=numbers[name]) for name in sorted(numbers, key=lambda n: int(n[1:])))
 
 
-def _all_forms(nest: Nest) -> Iterable[Form]:
+def forms_of(nest: Nest) -> Iterable[Form]:
+    """Every index form that a statement of the nest holds."""
     for item in nest.items:
-        statement = item.statement
-        if isinstance(statement, Load):
-            yield statement.address
-        elif isinstance(statement, Test):
-            yield from (guard.form for guard in statement.guards)
-        elif isinstance(statement.value, Position):
-            yield statement.value.form
+        match item.statement:
+            case Load(address=address):
+                yield address
+            case Test(guards=guards):
+                yield from (guard.form for guard in guards)
+            case Assign(value=Position(form=form)):
+                yield form
+            case _:
+                pass
     for root in nest.roots:
-        yield root.store.address
+        match root.statement:
+            case Store(address=address):
+                yield address
+            case Accumulate(position=Form() as position):
+                yield position
+            case _:
+                pass
+
+
+__all__ = ["Root", "Ways", "assemble", "forms_of"]

@@ -1,50 +1,64 @@
-"""All stores of a segment over one iteration space: the flat list of statements, and when each of them matters."""
+"""A segment's stores and reductions over the loops of a schedule: one flat list of statements, and when each matters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import cast
 
+from fusekit.domains import LoopDomain, Reference
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var
+from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Layout
 from fusekit.lower.contexts import Ranges, contexts, simplify, visible
-from fusekit.lower.loops import Loops, collapse, has_division, loops_over
+from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
+from fusekit.lower.loops import Loops, is_thread, loops_of
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Item, Puller
-from fusekit.lower.placement import Placed, place
-from fusekit.lower.program import ALWAYS, Assign, Cases, Load, Position, Store, Test
+from fusekit.lower.nest import Item, Puller, Steps, open_guards
+from fusekit.lower.plan import REDUCE, Plan, level_of, order_loops, plan_roots, set_steps
+from fusekit.lower.program import ALWAYS, Accumulate, Cases, Store, Test
+from fusekit.lower.refuse import CannotLower, NoVectors
+from fusekit.lower.stops import find_stops
+from fusekit.lower.target import Target
+from fusekit.lower.vectors import without_lane
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A store to ``region`` of ``block``, done inside ``depth`` loops where ``guards`` hold.
+    """A store or an accumulation, done where ``guards`` hold; see ``Item`` for where it stands.
 
-    ``last``: loops deeper than that; the store follows their last iteration.
+    ``region``: what a store may write.
     """
 
-    store: Store
-    block: NodeId
-    region: Layout
+    statement: Store | Accumulate
     guards: tuple[Guard, ...]
     cases: Cases
-    depth: int
-    last: tuple[Var, ...] = ()
+    path: Steps
+    step: int
+    block: NodeId | None = None
+    region: Layout | None = None
+
+    @property
+    def depth(self) -> int:
+        return len(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The flat list, in an order in which it can run; ``cases`` says when each item matters where it stands."""
+    """The flat list, in an order in which it can run; ``cases`` says when each item matters where it stands.
+
+    ``data``: variables of index forms that are scalars of the kernel. ``stops``: loops that end early.
+    """
 
     loops: Loops
     items: tuple[Item, ...]
     roots: tuple[Root, ...]
+    folds: tuple[Folded, ...]
     cases: dict[str, Cases]
     names: Names
-
-    def depth(self, item: Item) -> int:
-        return self.loops.depth(item.free)
+    data: frozenset[Var]
+    stops: dict[Var, Guard]
 
     def guards_of(self, case: Iterable[tuple[str, bool]]) -> tuple[tuple[tuple[Guard, ...], bool], ...]:
         """(guards of a test, do they hold?) for each atom of a case."""
@@ -52,107 +66,206 @@ class Nest:
         return tuple((tests[test].guards, holds) for test, holds in sorted(case))
 
 
-def build(graph: Graph, stores: Sequence[NodeId], reserved: Iterable[str], limit: int) -> Nest:
-    """The nest of these fk.store ops, with as few and as long loops as their accesses allow. Raises CannotLower."""
+@dataclass(frozen=True)
+class Segment:
+    """What is lowered: the roots (fk.store and fk.reduce ops in program order) and the space that they run over."""
+
+    graph: Graph
+    roots: tuple[NodeId, ...]
+    reference: Reference
+
+
+def build(segment: Segment, domain: LoopDomain, target: Target, reserved: Iterable[str], limit: int) -> Nest:
+    """The nest of a segment over the loops of a schedule. Raises CannotLower."""
     reserved = tuple(reserved)
-    places = [graph.operands(op)[1] for op in stores]
-    main = max(
-        range(len(stores)), key=lambda k: (graph.layout(places[k]).numel, len(graph.layout(places[k]).shape), -k)
-    )
-    layout = graph.layout(places[main])
-    ordered = [stores[main], *(op for k, op in enumerate(stores) if k != main)]
-    nest = _Builder(graph, loops_over(layout.shape, layout), Names(reserved), limit).run(ordered)
-    joined = collapse(nest.loops, _forms(nest))
-    if joined is None:
-        return nest
-    shorter = _Builder(graph, joined, Names(reserved), limit).run(ordered)
-    return (
-        nest if any(has_division(f) for f in _forms(shorter)) > any(has_division(f) for f in _forms(nest)) else shorter
-    )
+    try:
+        return _build(segment, domain, target, reserved, limit, vectors=True)
+    except NoVectors:
+        return _build(segment, domain, target, reserved, limit, vectors=False)
 
 
-def _forms(nest: Nest) -> Iterator[Form]:
-    for item in nest.items:
-        match item.statement:
-            case Load(address=address):
-                yield address
-            case Assign(value=Position(form=form)):
-                yield form
-            case Test(guards=guards):
-                yield from (guard.form for guard in guards)
-            case _:
-                pass
-    for root in nest.roots:
-        yield root.store.address
-        yield from (guard.form for guard in root.guards)
-        yield from (Form.of(var) for var in root.last)
+def _build(
+    segment: Segment, domain: LoopDomain, target: Target, reserved: tuple[str, ...], limit: int, vectors: bool
+) -> Nest:
+    graph, reference = segment.graph, segment.reference
+    loops = loops_of(reference, domain, target, vectors)
+    anchors = list(_anchors(segment))
+    first = plan_roots(graph, segment.roots, reference, loops, anchors)
+    loops = loops.reordered(order_loops(loops, first.values()))
+    plans = set_steps(plan_roots(graph, segment.roots, reference, loops, anchors), loops)
+    plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
+    inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
+    names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
+    return _Builder(target, plans, stops, Puller(graph, names, limit, loops, inline)).run()
 
 
+def _anchors(segment: Segment) -> Iterator[tuple[NodeId, Layout]]:
+    """Places that full-size stores write, then those that they read at the very index they write."""
+    graph, space = segment.graph, segment.reference.shape
+    stores = [op for op in segment.roots if graph.op(op).target != REDUCE]
+    whole = [op for op in stores if graph.layout(graph.operands(op)[1]).shape == space]
+    for op in whole:
+        yield _place(graph, graph.operands(op)[1])
+    seen: set[NodeId] = set()
+    stack = [graph.operands(op)[0] for op in reversed(whole)]
+    while stack:
+        tensor = stack.pop()
+        if tensor in seen or graph.tensor(tensor).shape != space:
+            continue
+        seen.add(tensor)
+        node = graph.producer(tensor)
+        target, operands = graph.op(node).target, graph.operands(node)
+        if target == "fk.load":
+            yield _place(graph, operands[0])
+        elif target not in ("fk.window", "fk.take", "fk.gather", REDUCE):
+            stack += reversed(operands[:1] if target == "fk.overlay" else operands)
+
+
+def _place(graph: Graph, tensor: NodeId) -> tuple[NodeId, Layout]:
+    return cast(NodeId, graph.block_of(tensor)), graph.layout(tensor)
+
+
+@dataclass
 class _Builder:
-    def __init__(self, graph: Graph, loops: Loops, names: Names, limit: int):
-        self.graph, self.loops, self.names = graph, loops, names
-        self.puller = Puller(graph, names, limit)
+    target: Target
+    plans: Mapping[NodeId, Plan]
+    stops: dict[Var, Guard]
+    puller: Puller
+    roots: list[Root] = field(default_factory=list[Root])
+    folds: dict[tuple[NodeId, tuple[Form, ...]], Folded] = field(
+        default_factory=dict[tuple[NodeId, tuple[Form, ...]], Folded]
+    )
 
-    def run(self, stores: Sequence[NodeId]) -> Nest:
-        anchors = list(self._anchors(stores))
-        roots = [self._root(op, anchors) for op in stores]
+    @property
+    def loops(self) -> Loops:
+        return self.puller.loops
+
+    def run(self) -> Nest:
+        for op in _in_order(self.plans):
+            self._root(self.plans[op])
+        check_blocks(self.folds.values(), self.plans.values())
         items = tuple(self.puller.items.values())
-        ranges = Ranges({name: guards for guards, name in self.puller.tests.items()})
-        uses = [(item.name, item.uses) for item in items]
-        found = contexts(uses, [(root.store.value, root.cases) for root in roots], ranges.clean)
-        depth = {item.name: self.loops.depth(item.free) for item in items}
-        tests = {item.name for item in items if isinstance(item.statement, Test)}
+        cases = self._cases(items)
+        data = frozenset(self.puller.positions)
+        folds = tuple(self.folds.values())
+        return Nest(self.loops, items, tuple(self.roots), folds, cases, self.puller.names, data, self.stops)
+
+    def _cases(self, items: Sequence[Item]) -> dict[str, Cases]:
+        """When each item matters, by tests that are known where it stands."""
+        ranges = Ranges({item.name: item.statement.guards for item in items if isinstance(item.statement, Test)})
+        roots = [(root.statement.value, root.cases) for root in self.roots]
+        found = contexts([(item.name, item.uses) for item in items], roots, ranges.clean)
+        place = {item.name: (item.path, item.step) for item in items if isinstance(item.statement, Test)}
         cases: dict[str, Cases] = {}
         for item in items:
-            known = {test for test in tests if depth[test] <= depth[item.name]}
-            cases[item.name] = (
-                ALWAYS if item.name in tests else ranges.absorb(visible(found[item.name], known.__contains__))
-            )
-        return Nest(self.loops, items, tuple(roots), cases, self.names)
 
-    def _anchors(self, stores: Sequence[NodeId]) -> Iterator[tuple[NodeId, Layout]]:
-        """Places that full-size stores write, then those that they read at the very index they write."""
-        whole = [op for op in stores if self.graph.layout(self.graph.operands(op)[1]).shape == self.loops.space]
-        for op in whole:
-            yield self._place(self.graph.operands(op)[1])
-        seen: set[NodeId] = set()
-        stack = [self.graph.operands(op)[0] for op in reversed(whole)]
-        while stack:
-            tensor = stack.pop()
-            if tensor in seen or self.graph.tensor(tensor).shape != self.loops.space:
-                continue
-            seen.add(tensor)
-            node = self.graph.producer(tensor)
-            target, operands = self.graph.op(node).target, self.graph.operands(node)
-            if target == "fk.load":
-                yield self._place(operands[0])
-            elif target != "fk.window":
-                stack += reversed(operands[:1] if target == "fk.overlay" else operands)
+            def is_known(test: str, item: Item = item) -> bool:
+                path, step = place[test]
+                return path == item.path[: len(path)] and (len(path) < item.depth or step <= item.step)
 
-    def _place(self, tensor: NodeId) -> tuple[NodeId, Layout]:
-        return cast(NodeId, self.graph.block_of(tensor)), self.graph.layout(tensor)
+            is_test = isinstance(item.statement, Test)
+            cases[item.name] = ALWAYS if is_test else ranges.absorb(visible(found.get(item.name, ALWAYS), is_known))
+        return cases
 
-    def _root(self, op: NodeId, anchors: Sequence[tuple[NodeId, Layout]]) -> Root:
-        value, target = self.graph.operands(op)
-        block, region = self._place(target)
-        placed = place(region, block, self.loops.space, self.loops.index, anchors)
-        name = self.puller.pull(value, placed.index)
-        address = region.address(placed.index)
-        depth, guards = self._sink(placed, address, self.puller.items[name])
-        cases = simplify([frozenset([(self.puller.test(guards), True)])]) if guards else ALWAYS
-        store = Store(self.names.memory(block), address, name, region.dtype, (op,))
-        last = tuple(var for var in self.loops.order[depth:])
-        return Root(store, block, region, guards, cases, depth, last)
+    # ---- roots
 
-    def _sink(self, placed: Placed, address: Form, value: Item) -> tuple[int, tuple[Guard, ...]]:
-        """(loops around the store, guards): one that hangs on no inner loop follows these instead of being in them."""
-        guards, depth = placed.guards, len(self.loops.order)
-        while depth:
-            var = self.loops.order[depth - 1]
-            once = Guard(Form.of(var), 1)
-            rest = tuple(guard for guard in guards if guard != once)
-            free = address.free.union(value.free, *(guard.form.free for guard in rest))
-            if once not in guards or var in free:
-                break
-            guards, depth = rest, depth - 1
-        return depth, guards
+    def _root(self, plan: Plan) -> None:
+        self.puller.steps = plan.steps
+        expand = [var for var in self.loops.expand if var in plan.free]
+        for numbers in product(*(range(var.extent) for var in expand)):
+            env = {var: Form.of(number) for var, number in zip(expand, numbers, strict=True)}
+            self._copy(_at(plan, env))
+        if plan.is_fold:
+            self._finish(plan)
+
+    def _copy(self, plan: Plan) -> None:
+        """One root, of those that unrolling makes of it."""
+        guards = open_guards(without_lane(plan.guards, self.loops.lanes))
+        if guards is None:
+            return
+        if plan.is_fold:
+            self._accumulate(plan, guards)
+        else:
+            self._store(plan, guards)
+
+    def _store(self, plan: Plan, guards: tuple[Guard, ...]) -> None:
+        graph = self.puller.graph
+        block, region = _place(graph, graph.operands(plan.op)[1])
+        name = self.puller.pull(plan.tensor, plan.index)
+        address = region.address(plan.index)
+        guards = (*guards, *self._one_thread(address, guards))
+        path = plan.steps[: len(plan.steps) - 1]
+        lanes = self.loops.lanes in address.free
+        value = self.puller.items[name]
+        if value.lanes and not lanes:
+            raise NoVectors("a vector goes to one address")
+        if len(value.path) > len(path):
+            raise CannotLower(f"{plan.op} stores a value that is made in loops inside of it")
+        store = Store(self.puller.names.memory(block), address, name, region.dtype, (plan.op,), lanes)
+        self.roots.append(Root(store, guards, self._when(guards), path, plan.steps[-1], block, region))
+
+    def _one_thread(self, address: Form, guards: Sequence[Guard]) -> Iterator[Guard]:
+        """Of threads that would store the same, the first does."""
+        free = address.free.union(*(guard.form.free for guard in guards))
+        for axis in self.loops.axes:
+            if is_thread(axis) and axis.var not in free:
+                yield Guard(Form.of(axis.var), 1)
+
+    def _when(self, guards: tuple[Guard, ...]) -> Cases:
+        return simplify([frozenset([(self.puller.test(guards), True)])]) if guards else ALWAYS
+
+    def _accumulate(self, plan: Plan, guards: tuple[Guard, ...]) -> None:
+        graph = self.puller.graph
+        fold, source = fold_of(graph, plan.op), graph.tensor(plan.tensor).dtype
+        name = self.puller.pull(plan.tensor, plan.index)
+        item = self.puller.items[name]
+        if self.loops.lanes in plan.free and not (item.lanes and not fold.is_arg):
+            raise NoVectors(f"{plan.op} folds lanes that are all the same, or their positions")
+        key = (plan.op, plan.kept)
+        if key not in self.folds:
+            self.folds[key] = self._fresh(plan, item.lanes)
+        folded = self.folds[key]
+        position = position_of(graph, plan) if fold.is_arg else None
+        statement = Accumulate(
+            folded.init.name, fold, name, source, folded.init.dtype, position, item.lanes, (plan.op,)
+        )
+        self.roots.append(Root(statement, guards, self._when(guards), plan.steps[:-1], plan.steps[-1]))
+
+    def _fresh(self, plan: Plan, lanes: bool) -> Folded:
+        level = level_of(self.plans[plan.op], self.loops)
+        slot = sum(bool(folded.threads) for folded in self.folds.values())
+        return Folded.of(self.puller.graph, plan, self.puller.names, self.target, self.loops, level, lanes, slot)
+
+    def _finish(self, plan: Plan) -> None:
+        """What the reduction has found is there for later steps; one without an element has found its identity."""
+        made = [folded for (op, _), folded in self.folds.items() if op == plan.op]
+        if not made:
+            key = (plan.op, plan.kept)
+            made = [self.folds.setdefault(key, self._fresh(plan, False))]
+        for folded in made:
+            self.puller.finish((folded.tensor, folded.kept), folded.finish, folded.path, folded.step + 1)
+
+
+def _in_order(plans: Mapping[NodeId, Plan]) -> list[NodeId]:
+    """Reductions before what takes them; else the order of the program."""
+    order: list[NodeId] = []
+
+    def visit(op: NodeId) -> None:
+        for need in plans[op].needs:
+            if need not in order:
+                visit(need)
+        if op not in order:
+            order.append(op)
+
+    for op in plans:
+        visit(op)
+    return order
+
+
+def _at(plan: Plan, env: Mapping[Var, Form]) -> Plan:
+    """A root with unrolled loops at numbers."""
+    if not env:
+        return plan
+    guards = tuple(Guard(substitute(guard.form, env), guard.extent) for guard in plan.guards)
+    index = tuple(substitute(form, env) for form in plan.index)
+    return replace(plan, index=index, guards=guards, kept=tuple(substitute(form, env) for form in plan.kept))

@@ -7,17 +7,23 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from fusekit.domains import reference_of, roots
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
-from fusekit.lower.assemble import assemble
-from fusekit.lower.build import Nest, build
+from fusekit.ir import Segment as SegmentPayload
+from fusekit.lower.assemble import Ways, assemble
+from fusekit.lower.build import Nest, Segment, build
 from fusekit.lower.hazards import Protected, protect
+from fusekit.lower.plan import REDUCE
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
-from fusekit.lower.program import For, Load, Param, Program
+from fusekit.lower.program import For, Load, Param, Program, Store
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.scalars import scalar_of
+from fusekit.lower.target import TARGETS, Target
+from fusekit.lower.target import Name as TargetName
 from fusekit.memory import Race
 from fusekit.ops import REGISTER
+from fusekit.schedule import Schedule, choose, parse_schedule
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200
@@ -53,26 +59,56 @@ def lower_segment(
     graph: Graph,
     segment: NodeId | Sequence[NodeId],
     *,
+    schedule: Schedule | None = None,
+    target: TargetName = "cpu",
     ordered: bool = True,
     threaded: bool = True,
     most_values: int = MOST_VALUES,
 ) -> Kernel:
-    """The kernel of a pointwise segment, or of some fk.store ops.
+    """The kernel of a segment, or of some fk.store ops.
 
-    ``ordered``: may the kernel rely on the order of its loops? (A CPU's may, a GPU's not.) ``threaded``: may
-    a large kernel whose iterations need no order share its outermost loop out to threads? Raises CannotLower.
+    ``schedule``: how its loops run; without one, as the segment says, else as a scheduler has it. ``ordered``: may the
+    kernel rely on the order of its loops? (A CPU's may, a GPU's not.) ``threaded``: may a large kernel whose iterations
+    need no order share its outermost loop out to threads? Raises CannotLower, and IllegalTransform for a schedule.
     """
-    stores = _stores(graph, segment)
-    name = _kernel_name(graph, stores)
-    if not stores:
+    role = TARGETS[target]
+    graph, segment = as_segment(graph, segment)
+    roots = _roots(graph, segment)
+    name = _kernel_name(graph, roots)
+    reference = reference_of(graph, segment)
+    if not roots or reference is None:
         source = print_cpu(Program((), ()), name, graph)
         return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
-    nest = build(graph, stores, RESERVED, most_values)
-    safe = protect(nest, ordered)
-    parallel = threaded and safe.order == "any" and prod(nest.loops.space) >= PARALLEL_FROM
-    program = assemble(graph, nest, safe.snapshots, safe.kept, safe.order == "backward", parallel)
+    whole = Segment(graph, roots, reference)
+    nest = _nest(whole, segment, schedule, role, most_values)
+    safe = protect(nest, ordered and role.ordered)
+    ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", threaded and _is_parallel(nest, safe))
+    program = assemble(graph, nest, ways)
     source = print_cpu(program, name, graph, _notes(graph, nest))
     return _kernel(source, program, nest, safe)
+
+
+def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Target, limit: int) -> Nest:
+    """The nest of the schedule; where nobody asked for it and it does not lower, that of untransformed loops."""
+    graph, reference = whole.graph, whole.reference
+    own = graph.segment(segment).schedule
+    if schedule is None and own:
+        schedule = parse_schedule(own)
+    asked = schedule or choose(graph, segment, target.name).schedule
+    try:
+        return build(whole, asked.check(reference), target, RESERVED, limit)
+    except CannotLower:
+        if schedule is not None or not asked.transforms:
+            raise
+        return build(whole, reference.loops(), target, RESERVED, limit)
+
+
+def _is_parallel(nest: Nest, safe: Protected) -> bool:
+    """May the outermost loop be shared out to threads, and is it worth it?"""
+    order = nest.loops.order
+    if safe.order != "any" or not order or prod(nest.loops.space) < PARALLEL_FROM:
+        return False
+    return order[0] in nest.loops.shared and not any(folded.path == () for folded in nest.folds)
 
 
 def _kernel(source: Source, program: Program, nest: Nest, safe: Protected) -> Kernel:
@@ -94,7 +130,8 @@ def can_lower(graph: Graph, op: NodeId) -> str | None:
     return found if isinstance(found, str) else None
 
 
-OURS = frozenset(f"fk.{word}" for word in ("load", "store", "window", "overlay", "fill", "iota", "cast", "bits"))
+_WORDS = ("load", "store", "window", "overlay", "fill", "iota", "cast", "bits", "reduce", "take", "gather")
+OURS = frozenset(f"fk.{word}" for word in _WORDS)
 
 
 def _dtype_problem(graph: Graph, tensor: NodeId) -> str | None:
@@ -102,18 +139,37 @@ def _dtype_problem(graph: Graph, tensor: NodeId) -> str | None:
     return None if dtype in REGISTER else f"no kernel holds {dtype} scalars"
 
 
-def _stores(graph: Graph, segment: NodeId | Sequence[NodeId]) -> tuple[NodeId, ...]:
-    """The stores that have an element to write."""
-    members = graph.members(segment) if isinstance(segment, str) else segment
-    stores = (op for op in members if graph.op(op).target == "fk.store")
-    return tuple(op for op in stores if graph.layout(graph.operands(op)[1]).numel)
+def as_segment(graph: Graph, segment: NodeId | Sequence[NodeId]) -> tuple[Graph, NodeId]:
+    """The segment; for stores that are in none, a graph in which they are one."""
+    if isinstance(segment, str):
+        return graph, segment
+    needed: set[NodeId] = set(segment)
+    todo = [graph.operands(op)[0] for op in segment]
+    while todo:
+        tensor = todo.pop()
+        if graph.is_value(tensor) and graph.producer(tensor) not in needed:
+            needed.add(graph.producer(tensor))
+            todo += graph.operands(graph.producer(tensor))
+    draft = graph.draft("lower")
+    node = draft.add_segment(SegmentPayload("pointwise"), [op for op in graph.ops() if op in needed])
+    return draft.finish().graph, node
+
+
+def _roots(graph: Graph, segment: NodeId) -> tuple[NodeId, ...]:
+    """Reductions, and stores that have an element to write; none where nothing is written."""
+    found = [op for op in roots(graph, segment) if graph.op(op).target == REDUCE or _writes(graph, op)]
+    return tuple(found) if any(graph.op(op).target != REDUCE for op in found) else ()
+
+
+def _writes(graph: Graph, store: NodeId) -> bool:
+    return bool(graph.layout(graph.operands(store)[1]).numel)
 
 
 def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
     """``fk_`` and the first few ops it computes, in program order."""
     words: dict[str, None] = {}
     seen: set[NodeId] = set()
-    stack = [graph.operands(op)[0] for op in stores]
+    stack = [graph.operands(op)[0] for op in stores if graph.op(op).target != REDUCE]
     found: list[NodeId] = []
     while stack:
         tensor = stack.pop()
@@ -124,7 +180,9 @@ def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
         stack += graph.operands(found[-1])
     for op in sorted(found, key=graph.position):
         target = graph.op(op).target
-        if target.startswith("aten."):
+        if target == REDUCE:
+            words[str(graph.op(op).kwarg("kind"))] = None
+        elif target.startswith("aten."):
             words[target.split(".")[1]] = None
     return "_".join(["fk", *list(words)[:4]]) if words else "fk_copy"
 
@@ -136,7 +194,8 @@ def _notes(graph: Graph, nest: Nest) -> list[str]:
         if isinstance(item.statement, Load) and item.block is not None:
             touched[item.block].update((graph.operands(op)[0], None) for op in item.statement.ops)
     for root in nest.roots:
-        touched[root.block].update((graph.operands(op)[1], None) for op in root.store.ops)
+        if isinstance(root.statement, Store) and root.block is not None:
+            touched[root.block].update((graph.operands(op)[1], None) for op in root.statement.ops)
     return [
         f"{nest.names.blocks[block]}: block {block}: "
         + ", ".join(f"{place} {graph.layout(place).dtype} {list(graph.layout(place).shape)}" for place in places)

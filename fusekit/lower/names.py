@@ -50,4 +50,5 @@ class Names:
         return name
 
 
-_LOOP = re.compile(r"[ikn]\d+")  # i0, k0, ... are loops and n0, n1, ... numbers
+# i0, k0, ... are loops, n0, n1, ... numbers, bx, tx, ... axes of a launch, u0, v0, ... unrolled loops and vectors
+_LOOP = re.compile(r"[iknsuv]\d+|[bt][xyz]")

@@ -1,21 +1,23 @@
 """Values pulled at (tensor, index): each value at one index becomes one statement, whoever asks for it.
 
 Pulling is inlining, common subexpressions and hoisting at once: a statement's place in the loops follows from the
-loop variables in its index. The statements stay one flat list (printing a choice in nested scopes is exponential);
-which of them matter where is asked of ``contexts``.
+loop variables in its index, and its step from the reductions that it takes. What a loop's next pass needs again is
+pulled again, and computed again where its place is inside that loop. The statements stay one flat list (printing a
+choice in nested scopes is exponential); which of them matter where is asked of ``contexts``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from fusekit.dtypes import DType
+from fusekit.dtypes import I64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, substitute
-from fusekit.ir import Graph, Guard, Number, Tensor
+from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.contexts import Use
+from fusekit.lower.loops import Loops
 from fusekit.lower.names import Names
 from fusekit.lower.program import (
     Apply,
@@ -23,6 +25,8 @@ from fusekit.lower.program import (
     Bits,
     Convert,
     Expr,
+    Finish,
+    Fold,
     Literal,
     Load,
     Name,
@@ -31,10 +35,11 @@ from fusekit.lower.program import (
     Select,
     Test,
 )
-from fusekit.lower.refuse import CannotLower
+from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of
 
 Index = tuple[Form, ...]
+Steps = tuple[int, ...]
 Key = tuple[NodeId, Index]
 ZERO = Form()
 
@@ -43,13 +48,16 @@ ZERO = Form()
 class Item:
     """One statement of the flat list.
 
-    ``uses``: values it takes and the tests under which it takes them. ``free``: variables in its index. ``extent``:
-    bytes that a load's whole tensor may touch.
+    ``uses``: values it takes and the tests under which it takes them. ``free``: variables in its index. It stands in
+    the bodies of ``depth`` loops, in the pass ``path[k]`` of loop number k, and in step ``step`` of the innermost.
+    ``extent``: bytes that a load's whole tensor may touch.
     """
 
-    statement: Load | Assign | Test
+    statement: Load | Assign | Test | Finish
     uses: tuple[Use, ...]
     free: frozenset[Var]
+    path: Steps = ()
+    step: int = 0
     block: NodeId | None = None
     extent: tuple[int, int] = (0, 0)
 
@@ -57,18 +65,35 @@ class Item:
     def name(self) -> str:
         return self.statement.name
 
+    @property
+    def depth(self) -> int:
+        return len(self.path)
+
+    @property
+    def lanes(self) -> bool:
+        return not isinstance(self.statement, Test) and self.statement.lanes
+
 
 @dataclass
 class Puller:
-    """Grows the list of statements; ``items`` keeps operands before users."""
+    """Grows the list of statements; ``items`` keeps operands before users.
+
+    ``steps``: where the root stands for which values are pulled, see ``plan``. ``inline``: reductions over single
+    elements. ``finished``: the results of reductions by (tensor, index).
+    """
 
     graph: Graph
     names: Names
     limit: int
-    items: dict[str, Item] = field(default_factory=dict)
-    tests: dict[tuple[Guard, ...], str] = field(default_factory=dict)
-    _known: dict[Key, str] = field(default_factory=dict)
-    _loaded: dict[tuple[object, ...], str] = field(default_factory=dict)
+    loops: Loops
+    inline: frozenset[NodeId] = frozenset()
+    steps: Steps = (0,)
+    items: dict[str, Item] = field(default_factory=dict[str, Item])
+    tests: dict[tuple[tuple[Guard, ...], Steps], str] = field(default_factory=dict[tuple[tuple[Guard, ...], Steps], str])
+    finished: dict[Key, str] = field(default_factory=dict[Key, str])
+    positions: dict[Var, str] = field(default_factory=dict[Var, str])
+    _known: dict[tuple[Key, Steps], str] = field(default_factory=dict[tuple[Key, Steps], str])
+    _made: dict[tuple[object, ...], str] = field(default_factory=dict[tuple[object, ...], str])
 
     def pull(self, tensor: NodeId, index: Index) -> str:
         """The name of the scalar that is ``tensor`` at ``index``. Raises CannotLower."""
@@ -76,22 +101,57 @@ class Puller:
         stack = [first]
         while stack:
             key = stack[-1]
-            missing = [] if key in self._known else [k for k in self._needs(key) if k not in self._known]
+            missing = [] if self._is_known(key) else [k for k in self._needs(key) if not self._is_known(k)]
             if missing:
                 stack += reversed(missing)
                 continue
-            if key not in self._known:
-                self._known[key] = self._make(key)
+            if not self._is_known(key):
+                self._known[key, self.steps] = self._make(key)
             stack.pop()
-        return self._known[first]
+        return self._name(first)
 
     def test(self, guards: tuple[Guard, ...]) -> str:
         """The name of the test that all guards hold."""
-        if guards not in self.tests:
-            name = self.tests[guards] = self.names.fresh("inside")
-            free = frozenset[Var]().union(*(guard.form.free for guard in guards))
-            self.items[name] = Item(Test(name, guards), (), free)
-        return self.tests[guards]
+        free, uses = self._depends(guard.form for guard in guards)
+        if self.loops.lanes in free:
+            raise NoVectors("a condition differs from lane to lane")
+        place = self._path(free, uses)
+        known = (guards, place[0])
+        if known not in self.tests:
+            name = self.tests[known] = self.names.fresh("inside")
+            self.items[name] = Item(Test(name, guards), uses, free, *place)
+        return self.tests[known]
+
+    def finish(self, key: Key, statement: Finish, path: Steps, step: int) -> None:
+        """The result of a reduction, for whoever takes it."""
+        free = frozenset[Var]().union(*(form.free for form in key[1]))
+        self.items[statement.name] = Item(statement, (), free, path, step)
+        self.finished[self._key(*key)] = statement.name
+
+    def _is_known(self, key: Key) -> bool:
+        return (key, self.steps) in self._known
+
+    def _name(self, key: Key) -> str:
+        return self._known[key, self.steps]
+
+    # ---- where a statement stands
+
+    def _depends(self, forms: Iterable[Form]) -> tuple[frozenset[Var], tuple[Use, ...]]:
+        """Loop variables of some forms, and the positions in them that data decide."""
+        free = frozenset[Var]().union(*(form.free for form in forms))
+        found = [var for var in free if var in self.positions]
+        names = sorted(self.positions[var] for var in found)
+        outer = frozenset[Var]().union(*(self.items[name].free for name in names))
+        return (free - set(found)) | outer, tuple((name, frozenset[tuple[str, bool]]()) for name in names)
+
+    def _path(self, free: frozenset[Var], uses: Iterable[Use]) -> tuple[Steps, int]:
+        """The passes that a statement stands in, and its step in the innermost loop's body."""
+        items = [self.items[name] for name, _ in uses]
+        depth = max([self.loops.depth(free), *(item.depth for item in items)])
+        step = max((item.step for item in items if item.depth == depth), default=0)
+        if depth >= len(self.steps):
+            raise CannotLower(f"a value is made in {depth} loops and needed in {len(self.steps) - 1}")
+        return self.steps[:depth], step
 
     # ---- what a value needs
 
@@ -116,8 +176,48 @@ class Puller:
                 if guards is None:
                     return [self._key(*outside)]
                 return [self._key(*inside), self._key(*outside)] if guards else [self._key(*inside)]
+            case "fk.reduce":
+                return [self._whole(key)] if node in self.inline else []
+            case "fk.take" | "fk.gather":
+                return self._looked_up(key)
             case _:
                 return [self._key(operand, self._broadcast(operand, index)) for operand in operands]
+
+    def _whole(self, key: Key) -> Key:
+        """The one element that a reduction over single elements folds."""
+        node = self.graph.producer(key[0])
+        source, outer = self.graph.operands(node)[0], iter(key[1])
+        dims = cast("tuple[int, ...]", self.graph.op(node).kwarg("dims"))
+        rank = len(self.graph.tensor(source).shape)
+        return self._key(source, tuple(ZERO if k in dims else next(outer) for k in range(rank)))
+
+    def _looked_up(self, key: Key) -> list[Key]:
+        """The index tensor, and once its scalar has a name, the source at the position that it holds."""
+        tensor, index = key
+        node = self.graph.producer(tensor)
+        source, positions = self.graph.operands(node)
+        dim, rank = cast(int, self.graph.op(node).kwarg("dim")), len(self.graph.tensor(positions).shape)
+        is_gather = self.graph.op(node).target == "fk.gather"
+        inner = self._key(positions, index if is_gather else index[dim : dim + rank])
+        if not self._is_known(inner):
+            return [inner]
+        at = self._position(self._name(inner), positions, self.graph.tensor(source).shape[dim], node)
+        rest = index[dim + 1 :] if is_gather else index[dim + rank :]
+        return [inner, self._key(source, (*index[:dim], at, *rest))]
+
+    def _position(self, name: str, tensor: NodeId, extent: int, node: NodeId) -> Form:
+        """A loaded index as a variable of index forms."""
+        item = self.items[name]
+        if item.lanes:
+            raise NoVectors("each lane looks up at a position of its own")
+        known = ("position", name, extent)
+        if known not in self._made:
+            wanted = self.names.fresh(f"at_{name}")
+            expr = Convert(Name(name), self.graph.tensor(tensor).dtype, I64)
+            statement = Assign(wanted, expr, I64, (node,))
+            self._made[known] = self._add(Item(statement, ((name, frozenset()),), item.free, item.path, item.step))
+            self.positions[Var(wanted, extent)] = wanted
+        return Form.of(Var(self._made[known], extent))
 
     def _producer(self, tensor: NodeId) -> NodeId:
         if not self.graph.is_value(tensor):
@@ -151,8 +251,9 @@ class Puller:
         node = self.graph.producer(tensor)
         op, payload = self.graph.op(node), self.graph.tensor(tensor)
         needs = self._needs(key)
-        names = [self._known[k] for k in needs]
+        names = [self._name(k) for k in needs]
         kinds = [self.graph.tensor(k[0]).dtype for k in needs]
+        forms: Index = ()
         match op.target:
             case "fk.load":
                 return self._load(node, index)
@@ -160,33 +261,59 @@ class Puller:
                 return names[0]
             case "fk.overlay":
                 return names[0] if len(names) == 1 else self._choose(key, names)
-            case "fk.cast" | "fk.bits" if kinds[0] == payload.dtype:
+            case "fk.take" | "fk.gather":
+                return names[1]
+            case "fk.reduce" if node not in self.inline:
+                return self._result(key)
+            case "fk.reduce" if Fold(str(op.kwarg("kind"))).is_arg:
+                expr: Expr = Literal(0, I64)
+                names, wanted = [], "first"
+            case "fk.cast" | "fk.bits" | "fk.reduce" if kinds[0] == payload.dtype:
                 return names[0]
-            case "fk.cast":
-                expr: Expr = Convert(Name(names[0]), kinds[0], payload.dtype)
+            case "fk.cast" | "fk.reduce":
+                expr = Convert(Name(names[0]), kinds[0], payload.dtype)
                 wanted = f"{names[0]}_{payload.dtype}"
             case "fk.bits":
                 expr, wanted = Bits(Name(names[0]), kinds[0], payload.dtype), f"{names[0]}_bits"
             case "fk.fill":
                 expr, wanted = self._number(op.kwarg("value"), payload.dtype), "fill"
             case "fk.iota":
-                start, step = (cast("int | float | Number", op.kwarg(*word)) for word in (("start", 0), ("step", 1)))
-                for number in (n for n in (start, step) if isinstance(n, Number)):
-                    self.names.number(number)
-                expr, wanted = Position(index[0], start, step, payload.dtype), "arange"
+                expr, wanted, forms = self._iota(node, index, payload.dtype), "arange", index
             case _:
                 expr, wanted = self._apply(node, names), _word(op.target)
                 if self.names.is_reserved(wanted) and names:  # exp_x = exp(x)
                     wanted = f"{wanted}_{names[0].split('_')[0]}"
-        free = frozenset[Var]().union(*(form.free for form in index)) if op.target == "fk.iota" else frozenset[Var]()
-        return self._assign(wanted, expr, payload, tuple((name, frozenset()) for name in names), free, node)
+        return self._assign(key, wanted, expr, names, forms, payload.dtype)
+
+    def _result(self, key: Key) -> str:
+        """The result of a reduction, at an index where it is made."""
+        if key not in self.finished:
+            made = [str(list(k[1])) for k in self.finished if k[0] == key[0]]
+            where = f"it is made at {made[0]}" if made else "it is not made yet"
+            raise CannotLower(f"{key[0]} is wanted at {list(key[1])}, where no loop makes it: {where}")
+        return self.finished[key]
+
+    def _iota(self, node: NodeId, index: Index, dtype: DType) -> Position:
+        op = self.graph.op(node)
+        start, step = (cast("int | float | Number", op.kwarg(*word)) for word in (("start", 0), ("step", 1)))
+        for number in (n for n in (start, step) if isinstance(n, Number)):
+            self.names.number(number)
+        return Position(index[0], start, step, dtype)
 
     def _assign(
-        self, wanted: str, expr: Expr, payload: Tensor, uses: tuple[Use, ...], free: frozenset[Var], node: NodeId
+        self, key: Key, wanted: str, expr: Expr, names: Sequence[str], forms: Index, dtype: DType, tests: Iterable[Use] = ()
     ) -> str:
-        free = free.union(*(self.items[name].free for name, _ in uses))
-        name = self.names.fresh(wanted)
-        return self._add(Item(Assign(name, expr, payload.dtype, (node,)), uses, free))
+        free, positions = self._depends(forms)
+        uses = (*(tests or ((name, frozenset[tuple[str, bool]]()) for name in names)), *positions)
+        tested = [self.items[test] for _, case in uses for test, _ in case]
+        free = free.union(*(self.items[name].free for name, _ in uses), *(item.free for item in tested))
+        path, step = self._path(free, [*uses, *((item.name, frozenset[tuple[str, bool]]()) for item in tested)])
+        known = (key, path)
+        if known not in self._made:
+            lanes = self.loops.lanes in free or any(self.items[name].lanes for name, _ in uses)
+            statement = Assign(self.names.fresh(wanted), expr, dtype, (self.graph.producer(key[0]),), lanes)
+            self._made[known] = self._add(Item(statement, uses, free, path, step))
+        return self._made[known]
 
     def _add(self, item: Item) -> str:
         if len(self.items) >= self.limit:
@@ -202,20 +329,22 @@ class Puller:
             return inside
         uses = ((inside, frozenset([(test, True)])), (outside, frozenset([(test, False)])))
         expr = Select(test, Name(inside), Name(outside), payload.dtype)
-        return self._assign("choice", expr, payload, uses, self.items[test].free, self.graph.producer(key[0]))
+        return self._assign(key, "choice", expr, names, (), payload.dtype, uses)
 
     def _load(self, node: NodeId, index: Index) -> str:
         place = self.graph.operands(node)[0]
         layout, block = self.graph.layout(place), cast(NodeId, self.graph.block_of(place))
         address, dtype = layout.address(index), layout.dtype
-        known = (block, address, dtype)
-        if known not in self._loaded:
+        free, uses = self._depends([address])
+        path, step = self._path(free, uses)
+        known = (block, address, dtype, path)
+        if known not in self._made:
             name = self.names.fresh(self.graph.tensor(place).name or place[1:])
             memory = self.names.memory(block)
-            statement = Load(name, memory, address, dtype, None, (node,))
-            self._loaded[known] = self._add(Item(statement, (), address.free, block, layout.extent))
-            return self._loaded[known]
-        item = self.items[self._loaded[known]]  # two tensors at one address: the load may reach what either covers
+            statement = Load(name, memory, address, dtype, None, (node,), self.loops.lanes in free)
+            self._made[known] = self._add(Item(statement, uses, free, path, step, block, layout.extent))
+            return self._made[known]
+        item = self.items[self._made[known]]  # two tensors at one address: the load may reach what either covers
         first, last = min(item.extent[0], layout.extent[0]), max(item.extent[1], layout.extent[1])
         self.items[item.name] = replace(item, extent=(first, last))
         return item.name

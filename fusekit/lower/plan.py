@@ -41,6 +41,11 @@ class Plan:
     steps: tuple[int, ...] = ()
 
     @property
+    def is_fold(self) -> bool:
+        """Is it a reduction? (One that folds no loop is no root: its result is its element.)"""
+        return bool(self.over)
+
+    @property
     def free(self) -> frozenset[Var]:
         return free_of((*self.index, *(guard.form for guard in self.guards)))
 
@@ -52,16 +57,22 @@ def free_of(forms: Iterable[Form]) -> frozenset[Var]:
 def plan_roots(
     graph: Graph, ops: Sequence[NodeId], reference: Reference, loops: Loops, anchors: Anchors
 ) -> dict[NodeId, Plan]:
-    """Where each store and each reduction runs; steps are not yet known. Raises CannotLower."""
+    """Where each store and each reduction runs; steps are not yet known. Raises CannotLower.
+
+    ``anchors``: see ``placement``. A reduction over single elements is left out.
+    """
     found: dict[NodeId, Plan] = {}
     for op in ops:
-        needs = tuple(_needs(graph, op))
-        found[op] = (_reduction if graph.op(op).target == REDUCE else _store)(graph, op, reference, loops, anchors)
-        found[op] = replace(found[op], needs=needs)
-    return found
+        if graph.op(op).target == REDUCE:
+            plan = _reduction(graph, op, reference, loops)
+            if plan.over:
+                found[op] = plan
+        else:
+            found[op] = _store(graph, op, reference, loops, anchors)
+    return {op: replace(plan, needs=tuple(_needs(graph, op, found))) for op, plan in found.items()}
 
 
-def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Loops, anchors: Anchors) -> Plan:
+def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Loops) -> Plan:
     shape, dims = space_of(graph, op), reduced_dims(graph, op)
     _check_covered(graph, op, shape, reference)
     placed = place(shape, reference, loops.index)
@@ -83,7 +94,21 @@ def _store(graph: Graph, op: NodeId, reference: Reference, loops: Loops, anchors
     if found is None:
         at = place(region.shape, reference, loops.index)
         found = placement.Placed(at.index, at.guards)
-    return Plan(op, value, found.index, _guards(found.index, found.guards, loops))
+    guards = _sunk(found.index, found.guards, loops)
+    return Plan(op, value, found.index, _guards(found.index, guards, loops))
+
+
+def _sunk(index: Sequence[Form], guards: Sequence[Guard], loops: Loops) -> tuple[Guard, ...]:
+    """Without the guards that pick the first iteration of inner loops: the store follows those loops instead."""
+    left = list(guards)
+    for guard in reversed(guards):
+        rest = [g for g in left if g != guard]
+        free = free_of((*index, *(g.form for g in rest)))
+        outside = loops.depth(free)
+        places = [loops.place(var) for var in guard.form.free]
+        if guard.extent == 1 and not guard.form.const and all(k is not None and k >= outside for k in places):
+            left = rest
+    return tuple(left)
 
 
 def _check_covered(graph: Graph, op: NodeId, shape: Sequence[int], reference: Reference) -> None:
@@ -110,7 +135,7 @@ def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Loops) -> tup
     return (Guard(Form(), 0),) if found is None else found
 
 
-def _needs(graph: Graph, op: NodeId) -> list[NodeId]:
+def _needs(graph: Graph, op: NodeId, roots: Mapping[NodeId, Plan]) -> list[NodeId]:
     """Reductions whose results the root takes, not counting those behind other reductions."""
     found: dict[NodeId, None] = {}
     seen: set[NodeId] = set()
@@ -121,7 +146,7 @@ def _needs(graph: Graph, op: NodeId) -> list[NodeId]:
             continue
         seen.add(tensor)
         node = graph.producer(tensor)
-        if graph.op(node).target == REDUCE:
+        if node in roots:
             found[node] = None
         else:
             todo += graph.operands(node)
@@ -162,7 +187,7 @@ def level_of(plan: Plan, loops: Loops) -> int:
 def set_steps(plans: Mapping[NodeId, Plan], loops: Loops) -> dict[NodeId, Plan]:
     """The step of every root at every level, the least for reductions, the last for stores. Raises CannotLower."""
     depth = {op: loops.depth(plan.free) for op, plan in plans.items()}
-    level = {op: level_of(plan, loops) for op, plan in plans.items() if plan.kept or plan.over or _folds(plan)}
+    level = {op: level_of(plan, loops) for op, plan in plans.items() if plan.is_fold}
     steps = {op: [0] * (depth[op] + 1) for op in plans}
     most = len(plans) + 1
     changed = True
@@ -175,15 +200,11 @@ def set_steps(plans: Mapping[NodeId, Plan], loops: Loops) -> dict[NodeId, Plan]:
     return {op: replace(plan, steps=tuple(steps[op])) for op, plan in plans.items()}
 
 
-def _folds(plan: Plan) -> bool:
-    return not plan.over
-
-
 def _push(op: NodeId, need: NodeId, steps: dict[NodeId, list[int]], level: dict[NodeId, int], most: int) -> bool:
     """One round for a root and a reduction that it waits for; True when a step rose."""
     mine, its, end = steps[op], steps[need], level[need]
     before = (list(mine), list(its))
-    if len(mine) <= end and any(its[: len(mine)]):
+    if len(mine) <= end:
         raise CannotLower(f"{op} needs {need} outside of the loops that it is made in")
     for k in range(min(len(mine), end)):
         mine[k] = its[k] = max(mine[k], its[k])

@@ -6,48 +6,36 @@ Every line is kept with the ops it computes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 
-from fusekit.dtypes import DType
-from fusekit.ids import NodeId
-from fusekit.index import Form, print_form
-from fusekit.ir import Graph, Guard
+from fusekit.ir import Graph
 from fusekit.lower import scalars
+from fusekit.lower.printing import Printer, Source, cases_text, clamped, import_from, source_of
 from fusekit.lower.program import (
-    Apply,
+    Accumulate,
     Assign,
-    Bits,
-    Cases,
-    Convert,
-    Expr,
+    Combine,
+    Finish,
+    Fold,
     For,
     If,
-    Literal,
+    Init,
     Load,
-    Name,
-    Parameter,
-    Position,
     Program,
-    Select,
     Snapshot,
     Statement,
     Store,
+    Sync,
     Test,
+    Tile,
+    TileLoad,
+    TileStore,
 )
 from fusekit.ops import functions
 
-WIDTH = 118
-RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", "where", *functions()})
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """``text`` of a module with one function ``name``; ``lines``: line number (from 1) and the ops it computes."""
-
-    name: str
-    text: str
-    lines: tuple[tuple[int, tuple[NodeId, ...]], ...]
+FOLDS = ("sum_any", "prod_any", "max_any", "min_any", "is_first_max", "is_first_min")
+RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", "where", *FOLDS, *functions()})
 
 
 def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = ()) -> Source:
@@ -64,23 +52,12 @@ def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = 
         printer.put("pass")
     head = printer.imports()
     head += ["", "", f"def {name}({', '.join(param.name for param in program.params)}):"]
-    head = "\n".join(head).split("\n")
-    lines = tuple((len(head) + k + 1, ops) for k, (_, ops) in enumerate(printer.lines) if ops)
-    return Source(name, "\n".join([*head, *(text for text, _ in printer.lines)]) + "\n", lines)
+    return source_of(name, head, printer.lines)
 
 
 @dataclass
-class _Printer:
-    graph: Graph
-    indent: int = 0
-    lines: list[tuple[str, tuple[NodeId, ...]]] = field(default_factory=list)
-    memory: set[str] = field(default_factory=set)
-    helpers: set[str] = field(default_factory=set)
+class _Printer(Printer):
     parallel: bool = False
-
-    def put(self, text: str, ops: tuple[NodeId, ...] = ()) -> None:
-        self.lines.append(("    " * self.indent + text, ops))
-        self.helpers |= scalars.helpers_in(text)
 
     def imports(self) -> list[str]:
         out = ["import math", "", "import numpy as np"]
@@ -88,16 +65,12 @@ class _Printer:
             out.append("from numba import prange")
         out.append("")
         homes = {name: functions()[name].__module__ for name in self.helpers}
-        out += [_from(home, (n for n in homes if homes[n] == home)) for home in sorted(set(homes.values()))]
+        out += [import_from(home, (n for n in homes if homes[n] == home)) for home in sorted(set(homes.values()))]
         if self.memory:
-            out.append(_from("fusekit.run.intrinsics", self.memory))
+            out.append(import_from("fusekit.run.intrinsics", self.memory))
         return out
 
     # ---- statements
-
-    def body(self, statements: Iterable[Statement]) -> None:
-        for statement in statements:
-            self.statement(statement)
 
     def statement(self, statement: Statement) -> None:
         match statement:
@@ -106,27 +79,34 @@ class _Printer:
             case Assign(name, value, _, ops):
                 self.commented(f"{name} = {self.expr(value)}", ops)
             case Test(name, guards):
-                self.put(f"{name} = {_both([side for guard in guards for side in _sides(guard)])}")
+                self.put(f"{name} = {self.test(guards)}")
             case Store():
                 self.store(statement)
             case Snapshot(name, memory, first, last):
                 self.memory |= {"snapshot", "release"}
                 self.put(f"{name} = snapshot({memory}, {first}, {last})  # as it was before the stores below")
             case If(cases, body):
-                self.put(f"if {_cases(cases)}:")
+                self.put(f"if {cases_text(cases)}:")
                 self.nested(body)
             case For():
                 self.loop(statement)
+            case Init(name, fold, dtype):
+                self.put(f"{name} = {scalars.identity(fold, dtype)}")
+                if fold.is_arg:
+                    self.put(f"{name}_at = np.int64(0)")
+            case Accumulate():
+                self.accumulate(statement)
+            case Finish(name, of, fold, source, dtype, ops):
+                self.commented(f"{name} = {f'{of}_at' if fold.is_arg else scalars.convert(of, source, dtype)}", ops)
+            case Combine() | Sync() | Tile() | TileStore() | TileLoad():
+                raise TypeError(f"a CPU has no {type(statement).__name__}")
             case _:
                 assert_never(statement)
 
-    def nested(self, body: Iterable[Statement]) -> None:
-        self.indent += 1
-        self.body(body)
-        self.indent -= 1
-
     def loop(self, loop: For) -> None:
-        n, name = loop.var.extent, loop.var.name
+        n, name = str(loop.var.extent), loop.var.name
+        if loop.stop is not None:
+            n = f"min({n}, {self.form(loop.stop)})"
         if loop.parallel:
             self.parallel = True
             self.put(f"for k{name[1:]} in prange({n}):")
@@ -136,95 +116,38 @@ class _Printer:
             )  # Numba counts a prange in uint64, and uint64 + int64 is float64
             self.indent -= 1
         else:
-            self.put(f"for {name} in {f'range({n - 1}, -1, -1)' if loop.reverse else f'range({n})'}:")
+            last = str(loop.var.extent - 1) if loop.stop is None else f"{n} - 1"
+            self.put(f"for {name} in {f'range({last}, -1, -1)' if loop.reverse else f'range({n})'}:")
         self.nested(loop.body)
 
     def load(self, load: Load) -> None:
         held = scalars.held(load.dtype)
         self.memory.add(f"load_{held}")
-        base, at = _element(load.memory, load.address, load.dtype)
+        base, at = self.element(load.memory, load.address, load.dtype)
         if load.clamp:
-            width = load.dtype.width
-            first, last = (
-                (edge - load.address.const % width) // width for edge in (load.clamp[0] + width - 1, load.clamp[1])
-            )
-            at = f"min(max({at}, {first}), {last - 1})"
+            at = clamped(at, load.address, load.clamp, load.dtype.width)
         self.put(f"{load.name} = {scalars.unpack(f'load_{held}({base}, {at})', load.dtype)}", load.ops)
 
     def store(self, store: Store) -> None:
         held = scalars.held(store.dtype)
         self.memory.add(f"store_{held}")
-        base, at = _element(store.memory, store.address, store.dtype)
+        base, at = self.element(store.memory, store.address, store.dtype)
         self.put(f"store_{held}({base}, {at}, {scalars.pack(store.value, store.dtype)})", store.ops)
 
-    def commented(self, text: str, ops: tuple[NodeId, ...]) -> None:
-        """The user's line as a comment, where it fits."""
-        origin = self.graph.op(ops[0]).origin if ops else None
-        if origin is not None:
-            note = f"  # {origin.file.rsplit('/', 1)[-1]}:{origin.line}"
-            if len(text) + len(note) + 4 * self.indent <= WIDTH:
-                text += note
-        self.put(text, ops)
+    def accumulate(self, one: Accumulate) -> None:
+        name, value = one.name, scalars.convert(one.value, one.source, one.dtype)
+        if one.fold.is_arg:
+            word = "is_first_max" if one.fold is Fold.ARGMAX else "is_first_min"
+            at = self.form(one.position) if one.position is not None else "0"
+            self.memory |= {word, "where"}
+            self.put(f"{name}_new = {word}({value}, {at}, {name}, {name}_at)", one.ops)
+            self.put(f"{name} = where({name}_new, {value}, {name})", one.ops)
+            self.put(f"{name}_at = where({name}_new, np.int64({at}), {name}_at)", one.ops)
+            return
+        text = scalars.folded(one.fold, name, value, one.dtype)
+        self.memory |= {word for word in FOLDS if text.startswith(word)}
+        self.commented(f"{name} = {text}", one.ops)
 
-    # ---- expressions
-
-    def expr(self, expr: Expr) -> str:
-        match expr:
-            case Name(name):
-                return name
-            case Literal(value, dtype):
-                return scalars.literal(value, dtype)
-            case Parameter(number, dtype):
-                return scalars.parameter(expr.name, number.example, dtype)
-            case Position(form, start, step, dtype):
-                return scalars.position(print_form(form), start, step, dtype)
-            case Convert(of, source, dtype):
-                return scalars.convert(of.name, source, dtype)
-            case Bits(of, source, dtype):
-                return scalars.bits(of.name, source, dtype)
-            case Select(test, inside, outside, _):
-                self.memory.add("where")
-                return f"where({test}, {inside.name}, {outside.name})"
-            case Apply(scalar, operands, _):
-                return scalars.apply(scalar, [self.expr(operand) for operand in operands])
-            case _:
-                assert_never(expr)
-
-
-def _element(memory: str, address: Form, dtype: DType) -> tuple[str, str]:
-    """(base address, number of the element there) as text."""
-    rest = address.const % dtype.width
-    if any(c % dtype.width for _, c in address.terms):  # every element at its own byte: no common grid
-        return f"{memory} + {print_form(address)}", "0"
-    base = f"{memory} + {rest}" if rest else memory
-    return base, print_form((address - rest).exact_quotient(dtype.width))
-
-
-def _both(sides: list[str]) -> str:
-    """All of them, without the branches of ``and``."""
-    return " & ".join(f"({side})" for side in sides) if len(sides) > 1 else sides[0]
-
-
-def _sides(guard: Guard) -> list[str]:
-    """The comparisons of a guard that ranges do not prove; ``0 <= i0 - 3`` reads as ``i0 >= 3``."""
-    low, high = guard.form.bounds
-    moving, first = print_form(guard.form - guard.form.const), -guard.form.const
-    if guard.extent == 1:
-        return [f"{moving} == {first}"]
-    sides = [f"{moving} >= {first}"] if low < 0 else []
-    return sides + ([f"{moving} < {first + guard.extent}"] if high >= guard.extent else [])
-
-
-def _cases(cases: Cases) -> str:
-    def case_text(case: frozenset[tuple[str, bool]]) -> str:
-        return " and ".join(test if holds else f"not {test}" for test, holds in sorted(case))
-
-    return " or ".join(sorted(map(case_text, cases)))
-
-
-def _from(module: str, names: Iterable[str]) -> str:
-    names = sorted(names)
-    line = f"from {module} import {', '.join(names)}"
-    if len(line) <= WIDTH:
-        return line
-    return f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+    def select(self, test: str, inside: str, outside: str) -> str:
+        self.memory.add("where")
+        return f"where({test}, {inside}, {outside})"

@@ -9,6 +9,7 @@ from math import prod
 from fusekit.dtypes import BF16, BOOL, F16, F64, I64, DType
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Number
+from fusekit.lower.program import Fold
 from fusekit.ops import REGISTER, Kind, Refusal, Scalar, cast, functions, literal, plan
 from fusekit.ops.text import parameter as parameter_text
 
@@ -89,11 +90,39 @@ def apply(scalar: Scalar, operands: Sequence[str]) -> str:
     return scalar.body.format(*texts, **{f"n{number.index}": f"n{number.index}" for number in scalar.numbers})
 
 
+def identity(fold: Fold, dtype: DType) -> str:
+    """What an accumulator of ``dtype`` starts with."""
+    if fold in (Fold.ANY, Fold.ALL) or dtype is BOOL:
+        return f"np.bool_({fold in (Fold.ALL, Fold.MIN, Fold.ARGMIN)})"
+    register = REGISTER[dtype]
+    if fold in (Fold.SUM, Fold.PROD):
+        return f"{register}({int(fold is Fold.PROD)})"
+    is_low = fold in (Fold.MAX, Fold.ARGMAX)
+    if dtype.is_floating:
+        return f"{register}({'-' if is_low else ''}np.inf)"
+    bits = 8 * dtype.width
+    low, high = (0, 2**bits - 1) if dtype.kind == "uint" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return f"{register}({low if is_low else high})"
+
+
+def folded(fold: Fold, name: str, value: str, dtype: DType) -> str:
+    """The accumulator ``name`` with ``value``, both registers of ``dtype``; elements may come in any order."""
+    if dtype is BOOL:
+        return f"{name} {'|' if fold in (Fold.ANY, Fold.MAX) else '&'} {value}"
+    if fold in (Fold.MAX, Fold.MIN):
+        return f"{fold.value}_any({name}, {value})" if dtype.is_floating else f"{fold.value}({name}, {value})"
+    if dtype.is_floating:
+        return f"{fold.value}_any({name}, {value})"
+    return f"{REGISTER[dtype]}({name} {'+' if fold is Fold.SUM else '*'} {value})"
+
+
 __all__ = [
     "Scalar",
     "apply",
     "bits",
     "convert",
+    "folded",
+    "identity",
     "helpers_in",
     "literal",
     "pack",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusekit.draw.notes import place_of
 from fusekit.draw.words import (
     argument_text,
     bytes_text,
@@ -18,6 +17,7 @@ from fusekit.draw.words import (
 from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
 from fusekit.ir import Graph
 from fusekit.ir.text import print_layout
+from fusekit.notebook.source import short_path
 
 MOST = 24  # nodes that a card leads to, per word
 KINDS = {TENSOR: "tensor", OP: "op", BLOCK: "memory block", SEGMENT: "segment"}
@@ -101,7 +101,7 @@ def _op(graph: Graph, node: NodeId) -> Made:
         ("gives", ", ".join(f"{t} {type_text(graph.tensor(t))}" for t in results)),
         ("with", ", ".join(constants)),
         ("writes", writes),
-        ("line", place_of(op.origin) if op.origin else ""),
+        ("line", f"{short_path(op.origin.file)}:{op.origin.line}" if op.origin else ""),
         ("module", op.origin.modules if op.origin else ""),
     ]
     before = [graph.producer(t) for t in operands if graph.has_producer(t)]
@@ -114,6 +114,8 @@ def _tensor(graph: Graph, node: NodeId) -> Made:
     facts, block = [("type", type_text(graph.tensor(node)))], graph.block_of(node)
     makers = [graph.producer(node)] if graph.has_producer(node) else []
     leads: Leads = [("made by", makers), ("read by", list(graph.users(node)))]
+    # An input is made by no line of the user's: those that read it stand for it.
+    is_input = any(graph.op(op).target == "fk.input" for op in makers)
     if block is None:
         facts.append(("memory", "a value: no bytes of its own"))
     else:
@@ -126,7 +128,7 @@ def _tensor(graph: Graph, node: NodeId) -> Made:
         ]
         others = [t for t in graph.tensors() if t != node and graph.block_of(t) == block]
         leads += [("block", [block]), ("shares it with", others)]
-    return title_of(graph, node), facts, leads, tuple(makers)
+    return title_of(graph, node), facts, leads, tuple(graph.users(node) if is_input else makers)
 
 
 def _block(graph: Graph, node: NodeId) -> Made:

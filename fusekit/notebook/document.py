@@ -183,7 +183,7 @@ def _delta(before: Graph | None, graph: Graph, changes: tuple[Change, ...]) -> s
     """``+1 segment``, ``+5 ops −2 blocks``; tensors and changed nodes only where nothing else tells."""
     if before is None:
         return f"{plural(len(graph.ops()), 'op')}, {plural(len(graph.tensors()), 'tensor')}"
-    count = Counter(("" if len(c.nodes) > 1 else kind_of(c.nodes[0]), c.mark) for c in changes)
+    count = Counter((kind_of(c.nodes[0]) if len(c.nodes) == 1 else "", c.mark) for c in changes)
     words = [
         f"{sign}{_plural(count[kind, mark], word)}"
         for kind, word in (*WORDS[:-1], ("", "ordering"))

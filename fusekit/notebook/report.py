@@ -10,7 +10,6 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from fusekit.errors import FusekitError
 from fusekit.notebook.document import Document, document, plain
 from fusekit.notebook.explored import Explored
 from fusekit.notebook.page import script, stylesheet
@@ -35,6 +34,7 @@ PAGE = """<!DOCTYPE html>
 </style>
 </head>
 <body class="fk-page">
+<h1>{title}</h1>
 <main id="fk-root" aria-label="{title}"></main>
 <noscript><p>This page steps through its pictures by script. As text, the last step is:</p><pre>{text}</pre></noscript>
 <script type="application/json" id="fk-data">{data}</script>
@@ -111,7 +111,7 @@ def picture(x: Explored, step: int, view: str, since: bool) -> str:
     """The SVG of one picture; where it cannot be drawn, one that says why."""
     try:
         return x.diagram(step, view, step - 1 if since and step else None).svg
-    except FusekitError as error:
+    except Exception as error:
         return message_svg(f"{type(error).__name__}: {error}")
 
 

@@ -160,11 +160,10 @@ def _functions(text: str) -> list[tuple[int, int]]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # a cell with magics, or a file that changed
         return []
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
     return [
         (min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno)
         for node in ast.walk(tree)
-        if isinstance(node, kinds)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
 
 

@@ -111,7 +111,7 @@ class Stepper(anywidget.AnyWidget):
         try:
             step, view, since = picture_of(self._state, self._shown)
             still = self._x.diagram(step, view, step - 1 if since else None)._repr_mimebundle_()
-        except FusekitError:
+        except Exception:  # the widget itself says what went wrong
             still = {}
         still.pop("image/svg+xml", None)  # an untrusted notebook shows it as text; the HTML beside it holds the picture
         return {**still, **data, "text/plain": repr(self._x)}, metadata

@@ -19,6 +19,7 @@ from fusekit import dtypes, ops
 from fusekit.ids import NodeId
 from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Operand, PassResult, is_tuple
 from fusekit.memory import meets, nested
+from fusekit.ops.extern import raises_on_data
 from fusekit.passes import cost
 from fusekit.passes.base import is_metadata, is_view, tensors_of
 from fusekit.passes.decompositions import DECOMPOSITIONS
@@ -71,6 +72,7 @@ class _Walk:
         outputs = {graph.block_of(t) for t in graph.outputs()}
         self.kept = [b for b in graph.blocks() if b in outputs or graph.block(b).kind != "fresh"]
         self._kept = frozenset(self.kept)
+        self.seen = [b for b in self.kept if graph.block(b).kind != "fresh"]  # what outlives an error
         self._last_use = {
             block: k
             for k, op in enumerate(graph.ops())
@@ -158,8 +160,7 @@ class _Walk:
         block, layout = call.block(check.index), call.layout(check.index)
         if self.memory.can_read(block, layout) and check.always_holds(self.memory.read(block, layout)):
             return
-        seen = [b for b in self.kept if self.graph.block(b).kind != "fresh"]
-        self.memory.flush([*seen, block], Reason.of("flush-check"))
+        self.memory.flush([*self.seen, block], Reason.of("flush-check"))
         self.emitter.check(check, call.id)
 
     def _is_accident(self, call: Call, written: NodeId, reads: list[NodeId]) -> bool:
@@ -219,6 +220,8 @@ class _Walk:
     def _extern(self, call: Call, because: Reason) -> None:
         written = {call.block(call.operands[w]) for w in call.op.writes}
         touched = [call.block(t) for t in call.operands]
+        if raises_on_data(call.op.target):  # what eager has written by then stays written
+            touched += self.seen
         reason = because if because.name == "flush-accident" else Reason.of("flush-library-call")
         self.memory.flush(touched, reason, written)
         self.emitter.extern(call.id, because)
@@ -227,7 +230,7 @@ class _Walk:
 
 
 def _is_writable(layout: Layout, is_one_value: bool) -> bool:
-    """One index an address; else the result is an accident of the op's order. (One value may fill a repeated dimension.)"""
+    """One index an address; else the op's order decides. (One value may fill a repeated dimension.)"""
     return nested(layout) and (is_one_value or all(s for _, s in layout.axes()))
 
 

@@ -61,10 +61,8 @@ def _inner(call: Call, source: NodeId, position: int) -> tuple[int, ...] | None:
 def _is_recorded_right(call: Call, weight: NodeId | None) -> bool:
     """With weights of another dtype eager's statistics have the weights', and torch's fake tensors say the input's."""
     seen = any(call.graph.users(t) for t in call.results[1:])
-    return not seen or weight is None or dtype_of(call, weight) in (
-        dtype_of(call, call.operands[0]),
-        dtype_of(call, call.results[1]),
-    )
+    alike = (dtype_of(call, call.operands[0]), dtype_of(call, call.results[1]))
+    return not seen or weight is None or dtype_of(call, weight) in alike
 
 
 def layer_norm(call: Call) -> Writes:

@@ -21,7 +21,7 @@ Maker = Callable[[Sequence[torch.Tensor], Sequence[Scalar], Leaves, Sequence[obj
 
 
 class Launch(NamedTuple):
-    """A compiled kernel; ``takes``: (is it the address of a block?, which number); blocks that nobody needs after it."""
+    """A compiled kernel; ``takes``: (is it a block's address?, which number); blocks that nobody needs after it."""
 
     function: Callable[..., None]
     takes: tuple[tuple[bool, int], ...]

@@ -29,7 +29,7 @@ def _fingerprint(code: CodeType) -> str:
 @cache
 def compiled() -> dict[str, Any]:
     """Every helper, callable from compiled code."""
-    scalars = ops.linked(numba.njit(error_model="numpy"))
+    scalars = ops.linked(numba.njit(error_model="numpy", forceinline=True))
     return scalars | {name: getattr(intrinsics, name) for name in intrinsics.PLAIN}
 
 

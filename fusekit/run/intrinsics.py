@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -123,6 +124,55 @@ def where(context: Any, test: Any, inside: Any, outside: Any) -> Any:
         return builder.select(*args)
 
     return inside(types.boolean, inside, inside), build
+
+
+# ---- reductions: elements in any order ------------------------------------------------------------------------------
+
+
+def _make_fold(word: str) -> Callable[..., Any]:
+    def fold(context: Any, held: Any, value: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if word in ("sum", "prod"):
+                emit = builder.fadd if word == "sum" else builder.fmul
+                return emit(*args, flags=("reassoc",))
+            kind = args[0].type
+            name = f"llvm.{word}imum.{'f32' if kind == ir.FloatType() else 'f64'}"
+            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind, kind]), name)
+            return builder.call(function, args)
+
+        return held(held, held), build
+
+    fold.__name__ = fold.__qualname__ = f"{word}_any"
+    return intrinsic(fold)
+
+
+sum_any, prod_any = _make_fold("sum"), _make_fold("prod")
+"""``held`` with one element more; LLVM may add up, or multiply, in an order of its own: so it takes vectors."""
+max_any, min_any = _make_fold("max"), _make_fold("min")
+"""The larger, or smaller; NaN if either is."""
+
+
+def _is_first_max(value: Any, at: Any, held: Any, held_at: Any) -> Any:
+    more = (value > held) | ((value != value) & (held == held))
+    return more | (((value == held) | ((value != value) & (held != held))) & (at < held_at))
+
+
+def _is_first_min(value: Any, at: Any, held: Any, held_at: Any) -> Any:
+    less = (value < held) | ((value != value) & (held == held))
+    return less | (((value == held) | ((value != value) & (held != held))) & (at < held_at))
+
+
+is_first_max = numba.njit(forceinline=True)(_is_first_max)
+"""Is ``value`` at position ``at`` torch's choice before the one held? NaN is the extreme, the first of equals wins."""
+is_first_min = numba.njit(forceinline=True)(_is_first_min)
+PLAIN.update(
+    sum_any=lambda held, value: held + value,
+    prod_any=lambda held, value: held * value,
+    max_any=np.maximum,
+    min_any=np.minimum,
+    is_first_max=_is_first_max,
+    is_first_min=_is_first_min,
+)
 
 
 def _where(test: Any, inside: Any, outside: Any) -> Any:

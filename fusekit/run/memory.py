@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from fusekit.errors import UnsupportedError
+from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import INPUT, Block, Graph, Layout
@@ -17,8 +17,8 @@ from fusekit.run.decode import Scalar, value_of
 from fusekit.torch_types import TO_TORCH
 
 
-class LayoutMismatch(Exception):
-    """A library call answered with other tensors than were recorded; the caller records anew."""
+class LayoutMismatch(FusekitError):
+    """A library call answered with other tensors than were recorded, and no copy can make up for it."""
 
 
 class Place(NamedTuple):
@@ -132,12 +132,13 @@ class Memory:
     share one address range); blocks that the program makes are allocated when they are first asked for.
     """
 
-    __slots__ = ("_keep", "_pieces", "_storages", "addresses", "blocks", "made", "numbers", "tensors")
+    __slots__ = ("_keep", "_pieces", "_storages", "addresses", "blocks", "made", "numbers", "odd", "tensors")
 
     def __init__(self, blocks: Blocks, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = ()):
         self.blocks, self.tensors, self.numbers = blocks, tensors, numbers
         self.addresses: list[int | None] = [None] * len(blocks.nbytes)
         self.made: dict[int, torch.Tensor] = {}  # the tensor whose storage a block is, where there is one
+        self.odd: dict[int, tuple[Place, torch.Tensor]] = {}  # results of library calls that were copied to their place
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._pieces: dict[int, list[Piece]] = {}
         self._keep: list[torch.Tensor] = []
@@ -260,8 +261,10 @@ def settle(memory: Memory, place: Place, tensor: torch.Tensor) -> bool:
         return False
     if not fresh or tuple(tensor.shape) != place.shape or tensor.dtype != place.dtype:
         got = f"{tensor.dtype} {tuple(tensor.shape)}:{tensor.stride()}+{tensor.storage_offset()}"
-        raise LayoutMismatch(f"a library call gave {got}, recorded was {place}")
+        want = f"{place.dtype} {place.shape}:{place.strides}"
+        raise LayoutMismatch(f"a library call that gave {got} where {want} in known memory was recorded")
     memory.release(place.block)
+    memory.odd[place.block] = place, tensor
     memory.tensor(place).copy_(tensor)
     return True
 

@@ -120,14 +120,17 @@ def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
         _relayout(memory, k, place)
     out: list[object] = []
     first: dict[int, torch.Tensor] = {}
+    odd = _odd_outputs(ending, memory) if memory.odd else {}
     for leaf in ending.returned:
         if leaf.input is not None:
             out.append(memory.tensors[leaf.input])
         elif leaf.place is None:
             assert leaf.constant is not None
             out.append(leaf.constant((), memory.numbers, leaves))
+        elif leaf.twin is not None:
+            out.append(out[leaf.twin])
         else:
-            out.append(out[leaf.twin] if leaf.twin is not None else _rebuild(leaf.place, memory, first))
+            out.append(odd[leaf.place.block] if leaf.place.block in odd else _rebuild(leaf.place, memory, first))
     return out
 
 
@@ -172,6 +175,20 @@ def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor]) -> to
         base = first[place.block] = _first(place, memory)
         return base
     return view_of(base, place.start(memory.numbers), place)
+
+
+def _odd_outputs(ending: Ending, memory: Memory) -> dict[int, torch.Tensor]:
+    """Results of library calls with other strides than recorded, where one output is just that: what eager gives.
+
+    Outputs that share such a block keep the recorded strides, which say how they overlap.
+    """
+    held = [leaf.place for leaf in ending.returned if leaf.place is not None and leaf.twin is None]
+    found: dict[int, torch.Tensor] = {}
+    for block, (place, tensor) in memory.odd.items():
+        here = [leaf for leaf in held if leaf.block == block]
+        if len(here) == 1 and here[0][1:-1] == place[1:-1]:
+            found[block] = tensor.copy_(memory.tensor(place))
+    return found
 
 
 def _first(place: Place, memory: Memory) -> torch.Tensor:

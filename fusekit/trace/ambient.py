@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import torch
 
+from fusekit.trace.private import C
+
+_any_autocast, _is_deterministic = C._is_any_autocast_enabled, C._get_deterministic_algorithms
+_functions, _dispatches = C._len_torch_function_stack, C._len_torch_dispatch_stack
+
 
 def ambient() -> tuple[object, ...]:
     """Grad and inference mode, autocast, default dtype and device, deterministic flag, depth of mode stacks."""
-    modes = torch._C._len_torch_function_stack()
+    modes = _functions()
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cpu"),
-        torch.get_autocast_dtype("cpu"),
-        torch.is_autocast_enabled("cuda"),
-        torch.get_autocast_dtype("cuda"),
+        _autocast() if _any_autocast() else None,
         torch.get_default_dtype(),
         torch.get_default_device() if modes else None,  # set by a function mode, and slow to ask
-        torch.are_deterministic_algorithms_enabled(),
+        _is_deterministic(),
         modes,
-        torch._C._len_torch_dispatch_stack(),
+        _dispatches(),
     )
+
+
+def _autocast() -> tuple[object, ...]:
+    return tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +18,11 @@ from torch._functorch.partitioners import default_partition
 from torch._ops import HigherOrderOperator, OpOverload
 
 from fusekit.errors import UnsupportedError
+from fusekit.ir import Origin
 from fusekit.trace.ambient import ambient
 from fusekit.trace.guards import layout_of, token
 from fusekit.trace.origin import NOT_USERS, at_line
+from fusekit.trace.record import record
 from fusekit.trace.spans import Span, meeting
 
 Compiler = Callable[["GraphCall", bool], Callable[..., Any]]  # (graph, is it the forward one)
@@ -42,9 +45,12 @@ class GraphCall:
         self.module = module
         self._numbers = frozenset(k for k, node in enumerate(places) if _is_number(node))
         self._held = tuple(dict.fromkeys(t for t in held if isinstance(_attribute(module, t), torch.Tensor)))
-        self.first_line = next((frame for node in nodes if (frame := _frame_of(node))), None)
-        self.__name__ = self.__qualname__ = (self.first_line[2].strip("<>") if self.first_line else "graph") + part
-        self.__signature__ = _signature([*self._held, *(_name_of(node) for node in places)])
+        frame = next((frame for node in nodes if (frame := _frame_of(node))), None)
+        self.where = Origin(frame[0], frame[1]) if frame else None  # the first line of the user's
+        self.__name__ = self.__qualname__ = (frame[2].strip("<>") if frame else "graph") + part
+        self.names = _identifiers([*self._held, *(_name_of(node) for node in places)])
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in self.names])
 
     def arguments(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """What ``__call__`` takes, for the arguments that Dynamo or AOT pass."""
@@ -133,13 +139,14 @@ def _name_of(node: torch.fx.Node) -> str:
     return re.sub(r"^[LG]\[['\"](\w+)['\"]\]", r"\1", path)
 
 
-def _signature(names: Sequence[str]) -> inspect.Signature:
-    """Parameters of these names, made identifiers and different from one another."""
+def _identifiers(names: Sequence[str]) -> tuple[str, ...]:
+    """The names made identifiers, and different from one another."""
     found: dict[str, None] = {}
     for k, name in enumerate(names):
         clean = re.sub(r"\W+", "_", name).strip("_")
-        found[clean if clean.isidentifier() and clean not in found else f"arg{k}"] = None
-    return inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in found])
+        usable = clean.isidentifier() and not keyword.iskeyword(clean) and clean not in found
+        found[clean if usable else f"arg{k}"] = None
+    return tuple(found)
 
 
 # ---- training
@@ -162,7 +169,8 @@ def refuse_what_cannot_be_differentiated(call: GraphCall) -> None:
     for node in call.nodes():
         if isinstance(node.target, HigherOrderOperator) and node.target.name() not in _DIFFERENTIABLE:
             frame = _frame_of(node)
-            raise UnsupportedError(f"the gradient of {node.target.name()}", frame and f"{frame[0]}:{frame[1]}")
+            where = Origin(frame[0], frame[1]) if frame else call.where
+            raise UnsupportedError(f"the gradient of {node.target.name()}", where)
 
 
 class Differentiated:
@@ -176,11 +184,12 @@ class Differentiated:
         refuse_what_cannot_be_differentiated(call)
         self.is_exact = False
         self._call, self._compile = call, compile
-        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+        self._lifted = _Lifted(call, flat)
+        tensors = _traced_apart(call, flat)
         with aot_config.patch(donated_buffer=False), warnings.catch_warnings():  # retain_graph=True is allowed
             warnings.simplefilter("ignore")
             self._run = aot_module_simplified(
-                _Lifted(call, flat),  # type: ignore[arg-type]
+                self._lifted,  # type: ignore[arg-type]
                 tensors,
                 fw_compiler=lambda graph, _: self._boxed(graph, "_forward"),
                 bw_compiler=lambda graph, _: self._boxed(graph, "_backward"),
@@ -189,8 +198,8 @@ class Differentiated:
             )
 
     def __call__(self, flat: Sequence[Any]) -> Any:
-        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
-        return self._run(*tensors)
+        out = self._run(*[a for a in flat if isinstance(a, torch.Tensor)])
+        return out[: self._lifted.count]
 
     def _boxed(self, module: torch.fx.GraphModule, part: str) -> Callable[[list[Any]], Any]:
         call = GraphCall(module, "")
@@ -214,12 +223,45 @@ class Differentiated:
         return forward, backward
 
 
+def _traced_apart(call: GraphCall, flat: Sequence[Any]) -> list[torch.Tensor]:
+    """The tensors that AOT traces for those in ``flat``: of two that overlap, no view of the other for autograd.
+
+    Else the gradient of one would flow into the other in the trace, and at the call once more. Raises UnsupportedError
+    where one of them is also written: then the history of both matters.
+    """
+    tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+    pairs = [pair for pair in meeting([Span.of(t) for t in tensors]) if not pair[4]]
+    if any(not one_storage for _, _, _, one_storage, _ in pairs):
+        raise UnsupportedError("arguments that share memory through two storages, in a graph with gradients")
+    with_gradient = [k for a, b, *_ in pairs if tensors[a].requires_grad or tensors[b].requires_grad for k in (a, b)]
+    if not with_gradient:
+        return tensors
+    apart = [t.detach().requires_grad_(t.requires_grad) if k in with_gradient else t for k, t in enumerate(tensors)]
+    if written := _written(call, flat) & set(with_gradient):
+        name = call.names[next(k for k, a in enumerate(flat) if a is tensors[min(written)])]
+        raise UnsupportedError(f"{name} is written, and shares memory with an argument that requires grad,", call.where)
+    return apart
+
+
+def _written(call: GraphCall, flat: Sequence[Any]) -> set[int]:
+    """Which of the tensors in ``flat`` lie in a memory block that the graph writes."""
+    with torch.no_grad():
+        graph = record(call, [a.detach() if isinstance(a, torch.Tensor) else a for a in flat]).graph
+    blocks = {graph.block_of(graph.operands(op)[k]) for op in graph.ops() for k in graph.op(op).writes}
+    return {k for k, tensor in enumerate(graph.inputs()) if graph.block_of(tensor) in blocks}
+
+
 class _Lifted(torch.nn.Module):
-    """The graph as a module of the tensors among ``flat``; the other arguments are fixed."""
+    """The graph as a module of the tensors among ``flat``; the other arguments are fixed.
+
+    After its ``count`` outputs it answers the base of each that is a view of what the graph made. AOT then rebuilds the
+    view from that base; it would otherwise cut the output's version counter off from what is saved for the gradient,
+    and a later write to the output would go unnoticed by backward.
+    """
 
     def __init__(self, call: GraphCall, flat: Sequence[Any]):
         super().__init__()
-        self.call = call
+        self.call, self.count = call, 0
         self.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
         self.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
 
@@ -229,7 +271,20 @@ class _Lifted(torch.nn.Module):
             flat[k] = tensor
         # anomaly mode gives the nodes of the backward graph the line of their forward op
         with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
-            return self.call(*flat)
+            out = self.call(*flat)
+        self.count = len(out)
+        return (*out, *_hidden_bases(out, tensors))
+
+
+def _hidden_bases(out: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Bases of the outputs that are neither outputs themselves nor memory of an argument, each once."""
+    found: dict[int, torch.Tensor] = {}
+    for o in out:
+        if isinstance(o, torch.Tensor) and o.requires_grad and o._base is not None:
+            known = (*out, *tensors, *(t._base for t in tensors))
+            if not any(o._base is t for t in known):
+                found[id(o._base)] = o._base
+    return list(found.values())
 
 
 def _batch_norms(nodes: Iterator[torch.fx.Node]) -> int:

@@ -3,6 +3,7 @@ about, and what to raise where the storages are too large to ask."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from fusekit.trace.nested import tensors_in
 from fusekit.trace.schema import base_name, bound, operands
 
 _UNCHECKED = frozenset({"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"})
+_HALF_MOST = 65504
 Room = Callable[[torch.Tensor], int]
 
 
@@ -26,9 +28,9 @@ def is_reshaping(name: str) -> bool:
 
 
 def is_suspicious(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """A writing op whose memory or dtypes eager may refuse, or an op whose fake checks no shapes."""
+    """A writing op whose memory or dtypes eager may refuse, or an op whose fake checks no shapes or no numbers."""
     name = base_name(func)
-    if name in _UNCHECKED:
+    if name in _UNCHECKED or _has_huge_number(args, kwargs):
         return True
     if not func._schema.is_mutable or name in RESHAPING or name == "detach_":
         return False
@@ -43,6 +45,15 @@ def is_suspicious(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, An
             if r is not w and _status(w, r) in (Status.FULL, Status.PARTIAL):
                 return True
     return False
+
+
+def _has_huge_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Is there a finite number that some dtype here cannot hold? (fill_ and clamp refuse it, add does not.)"""
+    huge = [abs(x) for x in (*args, *kwargs.values()) if type(x) in (int, float) and _HALF_MOST < abs(x) < math.inf]
+    if not huge:
+        return False
+    dtypes = {t.dtype for t in tensors_in([list(args), dict(kwargs)]) if t.dtype.is_floating_point}
+    return any(max(huge) > torch.finfo(dtype).max for dtype in dtypes)
 
 
 def error_by_rules(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], room: Room) -> str | None:

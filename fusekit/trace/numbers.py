@@ -58,7 +58,7 @@ def signature(recording: Recording) -> tuple[Signature, tuple[Scalar, ...]]:
 
 def differing(one: Sequence[Scalar], other: Sequence[Scalar]) -> tuple[int, ...]:
     """Slots in which two vectors of one signature differ, by type and bits (0.0 is not -0.0, NaN is NaN)."""
-    return tuple(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if exactly(a) != exactly(b))
+    return tuple(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if not is_same(a, b))
 
 
 def generalise(recording: Recording, which: Iterable[int]) -> Recording:
@@ -88,6 +88,13 @@ def slots_of(program: Program) -> Slots:
                 views[key] = slot
             of[number, site.argument] = slot
     return Slots(tuple(values), of)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """``exactly(one) == exactly(other)``, without texts for what most numbers are."""
+    if type(one) is type(other) and (type(one) is int or (type(one) is float and one)):
+        return one == other or (one != one and other != other)
+    return exactly(one) == exactly(other)
 
 
 def exactly(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from fusekit.trace.numbers import exactly
 from fusekit.trace.private import C
 from fusekit.trace.reach import MISSING, SIMPLE, Entry
 from fusekit.trace.recording import Argument, Capture, Recording
-from fusekit.trace.spans import Span, extent, meeting
+from fusekit.trace.spans import Span, meeting
 
 Predicate = Callable[[Sequence[Any]], "list[torch.Tensor] | None"]
 _CHUNK = 40  # conditions of one `if`
@@ -113,20 +114,35 @@ class _Source:
         self.lines.append(f"if not {self._name('check', guards.check)}({', '.join(once.values())}): return None")
 
     def _addresses(self, tensors: Sequence[torch.Tensor]) -> None:
-        """The same addresses, or, where nothing met, other addresses that do not meet either."""
+        """The same addresses, or others of which the same meet at the same distances."""
         names, spans = list(self.tensors), [Span.of(t) for t in tensors]
         addresses = self._name("addresses", [span.start for span in spans])
         self.lines.append(f"now = [{', '.join(f'{name}.data_ptr()' for name in names)}]")
         pattern = meeting(spans)
-        if pattern:
-            self.lines.append(f"if now != {addresses}: return None")
-        else:
-            apart = self._name("apart", _apart([extent(t) for t in tensors]))
-            self.lines.append(f"if now != {addresses} and not {apart}(now): return None")
-        for a, b, _, one_storage, one_tensor in pattern:
-            storages = " == ".join(f"{names[k]}.untyped_storage()._cdata" for k in (a, b))
-            self.lines.append(f"if ({names[a]} is {names[b]}) is not {one_tensor}: return None")
-            self.lines.append(f"if ({storages}) is not {one_storage}: return None")
+        groups = _groups(len(spans), [(a, b) for a, b, *_ in pattern])
+        alike = self._name("alike", _alike(groups, spans))
+        self.lines.append(f"if now != {addresses} and not {alike}(now): return None")
+        # that different names are different tensors is a part of the check of the layouts
+        first = {id(t): k for k, t in reversed(list(enumerate(tensors)))}
+        for k, t in enumerate(tensors):
+            if first[id(t)] != k:
+                self.lines.append(f"if {names[k]} is not {names[first[id(t)]]}: return None")
+        self._storages([[k for k in group if first[id(tensors[k])] == k] for group in groups], spans)
+
+    def _storages(self, groups: Sequence[Sequence[int]], spans: Sequence[Span]) -> None:
+        """Tensors that meet lie in one storage object, or in different ones, as they did."""
+        names = list(self.tensors)
+        for group in groups:
+            heads: dict[int, int] = {}
+            for k in group:
+                head = heads.setdefault(spans[k].storage, k)
+                if head != k:
+                    self._storage_test(names[k], names[head], "!=")
+            for one, other in combinations(heads.values(), 2):
+                self._storage_test(names[one], names[other], "==")
+
+    def _storage_test(self, one: str, other: str, wrong: str) -> None:
+        self.lines.append(f"if {one}.untyped_storage()._cdata {wrong} {other}.untyped_storage()._cdata: return None")
 
     def _input(self, source: Any) -> str:
         if isinstance(source, Argument):
@@ -136,15 +152,40 @@ class _Source:
         return self._name("constant", source.tensor)
 
 
-def _apart(extents: Sequence[int]) -> Callable[[Sequence[int]], bool]:
-    def apart(addresses: Sequence[int]) -> bool:
-        """Do these spans share no byte?"""
+def _groups(count: int, meet: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The connected parts of 0 ... count - 1."""
+    group = {k: [k] for k in range(count)}
+    for a, b in meet:
+        if group[a] is not group[b]:
+            group[a] += group[b]
+            group.update({k: group[a] for k in group[b]})
+    return list({id(members): sorted(members) for members in group.values()}.values())
+
+
+def _alike(groups: Sequence[Sequence[int]], spans: Sequence[Span]) -> Callable[[Sequence[int]], bool]:
+    """Do tensors at other addresses keep their distances within each group, and the groups share no byte?"""
+    distances = [
+        (k, group[0], spans[k].start - spans[group[0]].start)
+        for group in groups
+        for k in group[1:]
+        if spans[k].start < spans[k].end
+    ]
+    hulls = []
+    for group in groups:
+        low = min(spans[k].start for k in group)
+        high = max(spans[k].end for k in group)
+        if high > low:
+            hulls.append((group[0], low - spans[group[0]].start, high - low))
+
+    def alike(addresses: Sequence[int]) -> bool:
+        for k, head, distance in distances:
+            if addresses[k] - addresses[head] != distance:
+                return False
         end = 0
-        for start, size in sorted(zip(addresses, extents, strict=True)):
-            if size:
-                if start < end:
-                    return False
-                end = start + size
+        for start, size in sorted([(addresses[head] + low, size) for head, low, size in hulls]):
+            if start < end:
+                return False
+            end = start + size
         return True
 
-    return apart
+    return alike

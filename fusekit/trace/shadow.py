@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 from fusekit.trace.effects import Watcher
 from fusekit.trace.nested import mapped
-from fusekit.trace.numbers import Scalar, Slots, exactly, slots_of
+from fusekit.trace.numbers import Scalar, Slots, exactly, is_same, slots_of
 from fusekit.trace.private import TensorClass
 from fusekit.trace.program import Call, Place
 from fusekit.trace.reach import SIMPLE, Reach
@@ -198,7 +198,7 @@ class _Shadow(ScriptMode):
 
     def _take(self, value: Scalar, recorded: Scalar, free: _Free | None) -> None:
         if free is None:
-            if exactly(value) != exactly(recorded):
+            if not is_same(value, recorded):
                 raise _Diverged
             return
         slot, extent, most = free
@@ -208,7 +208,7 @@ class _Shadow(ScriptMode):
             if not -extent <= value < extent:
                 raise _Diverged
             value %= extent
-        if exactly(self.found.setdefault(slot, value)) != exactly(value):
+        if not is_same(self.found.setdefault(slot, value), value):
             raise _Diverged
 
 

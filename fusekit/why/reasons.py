@@ -94,7 +94,7 @@ class Reason:
         return SENTENCES[self.name].format(**dict(self.facts))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What a pass did to ``subject`` or declined to do, why, on which evidence (nodes of the graph before or after)."""
 
@@ -104,6 +104,6 @@ class Explanation:
     evidence: tuple[NodeId, ...] = ()
     by: str = ""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         mark = "" if self.verdict == "did" else "not done: "
         return f"{', '.join(self.subject)}: {mark}{self.reason} [{self.by}]"

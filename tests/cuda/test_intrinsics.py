@@ -1,8 +1,8 @@
 """Every intrinsic compiles for each compute capability, assembles, and has a stand-in that agrees with numpy."""
 
-import re
 import ctypes
 import inspect
+import re
 from collections.abc import Iterable
 
 import numpy as np

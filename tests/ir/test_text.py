@@ -26,7 +26,8 @@ from fusekit.programs import PROGRAMS, Program
 from fusekit.trace import record
 
 ODD_ARGS = (
-    float("nan"), float("-inf"), -0.0, 0.0, 1, True, 1.0, -1e-7, 2**63 - 1, 3j, complex("nan"), None, "it's ) writes 0", "a\nb",
+    float("nan"), float("-inf"), -0.0, 0.0, 1, True, 1.0, -1e-7, 2**63 - 1, 3j, complex("nan"), None,
+    "it's ) writes 0", "a\nb",
     Symbol("torch.contiguous_format"), F32, (), ((1, 2), (I64, None)), Number(0, 2.5), Number(1, 7),
 )  # fmt: skip
 

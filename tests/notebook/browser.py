@@ -54,7 +54,9 @@ def jupyterlab(folder: Path, root: Path) -> Iterator[str]:
     environment = {**os.environ, **places, "IPYTHONDIR": str(own / "ipython"), "PYTHONPATH": str(root)}
     settings = own / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
-    (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}))
+    (settings / "notification.jupyterlab-settings").write_text(
+        json.dumps({"fetchNews": "false", "checkForUpdates": False})
+    )
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--ip=127.0.0.1",
         "--IdentityProvider.token=", "--ServerApp.password=", "--LabApp.news_url=", f"--ServerApp.root_dir={folder}",

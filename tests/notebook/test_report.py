@@ -48,7 +48,7 @@ def written(request, tmp_path_factory):
 
 
 def test_it_holds_every_picture(written):
-    x, text = written
+    _, text = written
     found = Page(text).data
     for k, step in enumerate(found["document"]["steps"]):
         for view in step["views"]:

@@ -108,7 +108,9 @@ def test_an_error_is_shown_in_place(stepper):
 
 
 def test_a_difference_from_eager_is_no_error(stepper):
-    rows = [SimpleNamespace(what=w, eager="1", fusekit=f, ok=ok) for w, f, ok in (("a", "1", True), ("out", "2", False))]
+    rows = [
+        SimpleNamespace(what=w, eager="1", fusekit=f, ok=ok) for w, f, ok in (("a", "1", True), ("out", "2", False))
+    ]
     report = SimpleNamespace(ok=False, rows=rows, failures=rows[1:], repro=lambda: "# script")
     stepper._x = SimpleNamespace(check=lambda: report)
     result = stepper.check()
@@ -159,6 +161,7 @@ def test_without_widgets_there_is_the_picture(monkeypatch):
 
 
 def test_the_room_and_the_front_door_load_no_widgets():
-    code = "import sys, fusekit, fusekit.notebook, fusekit.exploration; print('ipywidgets' in sys.modules, 'pygments' in sys.modules)"
+    rooms = "fusekit, fusekit.notebook, fusekit.exploration"
+    code = f"import sys, {rooms}; print('ipywidgets' in sys.modules, 'pygments' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

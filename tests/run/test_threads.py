@@ -10,7 +10,6 @@ import pytest
 from fusekit.ir import Graph
 from fusekit.lower import lower_segment
 from fusekit.run import threads
-from fusekit.run.compile import compile_kernel
 from tests.lower.sketch import Sketch, at, buffers, call, check, stores
 
 ROWS, COLUMNS = 61, 57

@@ -36,7 +36,7 @@ function frame(doc, prefix, live) {
   const root = h("div.fk-stepper", { id: prefix + "root", role: "region", "aria-label": `fusekit stepper of ${doc.program}`, "data-lm-suppress-shortcuts": "true" },
     h("header.fk-head", {}, h("b.fk-brand", {}, "fusekit"), h("span.fk-mono.fk-signature", { title: doc.signature }, doc.signature),
       h("span.fk-tools", {}, part("back", button("←", { "aria-label": "step before", title: "step before (←)" })), part("forward", button("→", { "aria-label": "next step", title: "next step (→)" })),
-        part("since", button("", { "aria-pressed": "false", title: "mark what changed (D)" })), part("link", button("link", { title: "copy what leads back here" }))),
+        part("since", button("", { "aria-pressed": "false", title: "mark what changed (D)" })), part("link", button("link", { title: "copy what leads back here" })), part("save", button("svg", { title: "save this picture" }))),
       h("span.fk-keys.fk-muted", { "aria-hidden": "true" }, key("←"), key("→"), " step ", key("⇧→"), " reason ", key("↑"), key("↓"), " op ", key("D"), " changes ", key("Esc"), " clear")),
     part("rail", h("nav.fk-rail", { "aria-label": "steps" })),
     h("div.fk-view", {},
@@ -148,8 +148,13 @@ function mount(el, host) {
     else if (!segment) at.code.replaceChildren(h("p.fk-muted", {}, "There is no segment yet."));
     else at.code.replaceChildren(h("p.fk-muted", {}, segment.note), ...(segment.lines.length ? [codeList(segment.lines, 1, act, peek, `kernel ${segment.name}`)] : []),
       ...segment.races.map((text) => h("p.fk-race-row", {}, text)));
+    requestAnimationFrame(pastImports);
+  }
+
+  function pastImports() {
+    if (at.code.querySelector("li.fk-lit")) return;
     const def = [...at.code.querySelectorAll("li")].find((row) => row.textContent.match(/^\d+def /));
-    at.code.scrollTop = def ? def.offsetTop - at.code.offsetTop - 4 : 0; // past the imports
+    at.code.scrollTop = def ? def.offsetTop - at.code.offsetTop - 4 : 0;
   }
 
   function drawStrip() {
@@ -229,6 +234,12 @@ function mount(el, host) {
     try { await navigator.clipboard.writeText(text); at.link.textContent = "copied"; } catch { at.link.textContent = "link"; prompt("copy this", text); }
     setTimeout(() => (at.link.textContent = "link"), 1500);
   };
+  at.save.onclick = () => {
+    if (!cache.has(shown)) return;
+    const address = URL.createObjectURL(new Blob([cache.get(shown)], { type: "image/svg+xml" }));
+    h("a", { href: address, download: `${doc.program.replace(/\W+/g, "_")}.${doc.steps[state.step].name}.svg` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+  };
   at.strip.addEventListener("click", (e) => {
     const what = e.target.closest("[data-open]")?.dataset.open;
     if (what) { open = open === what ? "" : what; drawStrip(); }
@@ -259,7 +270,7 @@ function mount(el, host) {
     d: () => state.step && act("markChanges", !state.since), Escape: () => act("clear"), "0": () => stage.fit(), "+": () => stage.zoom(1.25),
     "=": () => stage.zoom(1.25), "-": () => stage.zoom(1 / 1.25), "/": () => at.search.focus(), t: () => act("choosePane", state.pane === "text" ? "kernel" : "text"),
   };
-  root.addEventListener("keydown", (e) => {
+  function key(e) {
     e.stopPropagation(); // none of these may move the notebook's cells
     if (e.target === at.search) {
       if (e.key === "Enter") nextHit(e.shiftKey ? -1 : 1);
@@ -271,7 +282,8 @@ function mount(el, host) {
     if (!does || e.ctrlKey || e.metaKey || e.altKey || inList || e.target.localName === "select") return;
     e.preventDefault();
     does(e);
-  });
+  }
+  root.addEventListener("keydown", key);
 
   const quiet = watchTheme(root);
   const size = new ResizeObserver(() => {
@@ -291,6 +303,7 @@ function mount(el, host) {
       key === pictureKey(state, doc) ? drawPicture() : ahead();
     },
     results: drawStrip,
+    key,
     go(next) {
       if (JSON.stringify(next) === JSON.stringify(state)) return;
       state = next;
@@ -315,7 +328,9 @@ function render({ model, el }) {
     where: () => model.get("where"),
     results: () => model.get("results"),
     moved(state) { model.set("where", state); model.save_changes(); },
-    ask: (message) => model.send(message),
+    ask(message) {
+      try { Promise.resolve(model.send(message)).catch(() => {}); } catch { /* the kernel is gone: what is here still steps */ }
+    },
     link: (s) => `x.stepper(step=${python(doc.steps[s.step].name)}, view=${python(viewOf(s, doc))}` +
       `${s.since ? ", since=True" : ""}${s.selected.length ? `, node=${python(s.selected[0])}` : ""})`,
   });
@@ -365,6 +380,7 @@ function showPage(el, data) {
     ask: null,
     link: (state) => location.href.split("#")[0] + toHash(state, doc),
   });
+  document.body.addEventListener("keydown", (e) => { if (e.target === document.body) page.key(e); });
   addEventListener("hashchange", () => page.go(fromHash({ ...data.where, selected: [], since: false }, doc, location.hash)));
 }
 

@@ -36,7 +36,7 @@ function makeStage(stage, canvas, map) {
 
   /** Everything in view; where that would be unreadable, the width, from `element` or the top on. */
   function fit(element) {
-    const [w, h] = inner();
+    const [w, whole] = inner(), h = Math.max(120, whole - 36); // the buttons below stay free
     const wide = (w - 16) / width, high = (h - 16) / height;
     fitted = true;
     scale = Math.min(wide, high, 1.25);

@@ -49,6 +49,11 @@ def add(builder: Any, kind: Any, a: Any, b: Any) -> Any:
     return _rounded("add")(builder, kind, a, b) if kind in FLOATS else builder.add(a, b)
 
 
+def multiply(builder: Any, kind: Any, a: Any, b: Any) -> Any:
+    """The product: floats round to nearest, integers wrap."""
+    return _rounded("mul")(builder, kind, a, b) if kind in FLOATS else builder.mul(a, b)
+
+
 def extremum(word: str, sign: str) -> Lane:
     """``max`` (">") or ``min`` ("<"), where NaN wins."""
 
@@ -84,7 +89,7 @@ TABLE: dict[str, tuple[int, Lane, bool]] = {
     "rsqrt_approx": (1, _approximate("rsqrt.approx.ftz.f32"), True),
     "tanh_approx": (1, _approximate("tanh.approx.f32"), True),
 }  # fmt: skip
-COMBINE: dict[str, Lane] = {"sum": add, "max": MAX, "min": MIN}
+COMBINE: dict[str, Lane] = {"sum": add, "prod": multiply, "max": MAX, "min": MIN}
 
 
 def lanes_of(builder: Any, kind: Any, value: Any) -> list[Any]:
@@ -157,6 +162,19 @@ def keep_lanes(context: Any, x: Any, first: Any, last: Any, other: Any) -> Any:
     return x(x, types.int64, types.int64, x.dtype), build
 
 
+@intrinsic
+def repeat_lanes(context: Any, x: Any, count: Any) -> Any:
+    """A scalar in every one of ``count`` lanes."""
+    if not isinstance(count, types.Literal):
+        return None  # Numba asks again, with literals
+    kind, width = types.unliteral(x), count.literal_value
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return cgutils.pack_array(builder, [args[0]] * width)
+
+    return types.UniTuple(kind, width)(kind, types.int64), build
+
+
 def _unpack(name: str, again: bool) -> Any:
     """Lanes of packed words. ``again``: computed anew at each use, so that registers hold the packed form."""
 
@@ -200,7 +218,8 @@ def _unsigned(word: str, operation: str) -> Any:
 
 NAMES = {name: pointwise(name, *row) for name, row in TABLE.items()}
 NAMES |= {f"{word}_lanes": _across(word) for word in COMBINE}
-NAMES |= {"keep_lanes": keep_lanes, "div_u32": _unsigned("div_u32", "udiv"), "mod_u32": _unsigned("mod_u32", "urem")}
+NAMES |= {"keep_lanes": keep_lanes, "repeat_lanes": repeat_lanes}
+NAMES |= {"div_u32": _unsigned("div_u32", "udiv"), "mod_u32": _unsigned("mod_u32", "urem")}
 for _name in ("bf16", "f16"):
     NAMES[f"pack_lanes_{_name}"] = _pack(_name)
     NAMES[f"unpack_lanes_{_name}"] = _unpack(_name, False)

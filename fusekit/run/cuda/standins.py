@@ -155,7 +155,12 @@ def _add(a: Any, b: Any) -> Any:
         return a + b
 
 
-_COMBINE = {"sum": _add, "max": np.maximum, "min": np.minimum}
+def _multiply(a: Any, b: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return a * b
+
+
+_COMBINE = {"sum": _add, "prod": _multiply, "max": np.maximum, "min": np.minimum}
 _ONE: dict[str, Callable[..., Any]] = {
     "add_rn": _add, "sub_rn": lambda a, b: a - b, "mul_rn": lambda a, b: a * b, "div_rn": lambda a, b: a / b,
     "sqrt_rn": np.sqrt, "fma": _SCALARS["fma"], "max_nan": np.maximum, "min_nan": np.minimum,
@@ -252,11 +257,11 @@ def _block(combine: Callable[..., Any]) -> Callable[..., Any]:
         x = warp(x, min(threads, WARP))
         if threads <= WARP:
             return x
-        team, number = _HERE.team, _HERE.number
+        team, (x_position, *_) = _HERE.team, _HERE.thread
         with team.lock:
-            team.shared.setdefault(("scratch", scratch), {})[number // WARP] = x
+            team.shared.setdefault(("scratch", scratch), {})[x_position // WARP] = x
         sync_threads()
-        return warp(team.shared["scratch", scratch][number % WARP % (threads // WARP)], threads // WARP)
+        return warp(team.shared["scratch", scratch][x_position % WARP % (threads // WARP)], threads // WARP)
 
     return reduced
 
@@ -286,6 +291,7 @@ NAMES |= {
     "mod_u32": lambda a, b: a % b,
     "each_lane": each_lane,
     "keep_lanes": keep_lanes,
+    "repeat_lanes": lambda x, count: (x,) * count,
     "last_block": last_block,
     "shared_memory": shared_memory,
     "shuffle": shuffle,

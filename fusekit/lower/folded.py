@@ -1,0 +1,108 @@
+"""Reductions of a segment: how one starts, what it takes, and how lanes, threads and blocks put theirs together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from fusekit.domains import reduced_dims, space_of
+from fusekit.dtypes import DType
+from fusekit.ids import NodeId
+from fusekit.index import Form
+from fusekit.ir import Graph
+from fusekit.lower.loops import Loops, is_block, is_thread
+from fusekit.lower.names import Names
+from fusekit.lower.nest import Steps
+from fusekit.lower.plan import Plan
+from fusekit.lower.program import Combine, Finish, Fold, Init, LaunchAxis
+from fusekit.lower.refuse import CannotLower
+from fusekit.lower.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A reduction at one index of its result: it starts and is finished in the loops of ``path``, around step ``step``.
+
+    ``combine``: what comes between, in order.
+    """
+
+    op: NodeId
+    tensor: NodeId
+    kept: tuple[Form, ...]
+    init: Init
+    combine: tuple[Combine, ...]
+    finish: Finish
+    path: Steps
+    step: int
+
+    @property
+    def threads(self) -> tuple[LaunchAxis, ...]:
+        return tuple(axis for one in self.combine if one.over == "threads" for axis in one.axes)
+
+    @staticmethod
+    def of(
+        graph: Graph, plan: Plan, names: Names, target: Target, loops: Loops, level: int, lanes: bool, slot: int
+    ) -> Folded:
+        """``level``: how many loops are around it; ``lanes``: does it take vectors? ``slot``: its shared memory."""
+        (tensor,) = graph.results(plan.op)
+        fold, source = fold_of(graph, plan.op), graph.tensor(plan.tensor).dtype
+        held = target.accumulator(fold, source)
+        name = names.fresh(f"{fold.value}_so_far")
+        combine = tuple(_combine(graph, plan, name, held, loops, lanes, slot))
+        vector = lanes and loops.lanes not in plan.over
+        result = names.fresh(_RESULTS.get(fold, fold.value))
+        finish = Finish(result, name, fold, held, graph.tensor(tensor).dtype, (plan.op,), vector)
+        path, step = plan.steps[:level], plan.steps[level]
+        return Folded(plan.op, tensor, plan.kept, Init(name, fold, held, lanes), combine, finish, path, step)
+
+
+_RESULTS = {Fold.SUM: "total", Fold.MAX: "most", Fold.MIN: "least", Fold.PROD: "product"}
+
+
+def _combine(
+    graph: Graph, plan: Plan, name: str, held: DType, loops: Loops, lanes: bool, slot: int
+) -> Iterable[Combine]:
+    fold = fold_of(graph, plan.op)
+    if lanes and loops.lanes in plan.over:
+        yield Combine(name, fold, held, "lanes")
+        lanes = False
+    if axes := tuple(a for a in loops.axes if is_thread(a) and a.var in plan.over):
+        yield Combine(name, fold, held, "threads", axes, slot, lanes=lanes)
+    if axes := tuple(a for a in loops.axes if is_block(a) and a.var in plan.over):
+        shape = graph.tensor(graph.results(plan.op)[0]).shape
+        yield Combine(name, fold, held, "blocks", axes, slot, row_major(plan.kept, shape), prod(shape), lanes)
+
+
+def check_blocks(folds: Iterable[Folded], plans: Iterable[Plan]) -> None:
+    """Across blocks one result is put together, outside of loops, and only the last block goes on. Raises CannotLower."""
+    folds, plans = list(folds), list(plans)
+    across = [folded for folded in folds if folded.combine and folded.combine[-1].over == "blocks"]
+    if not across:
+        return
+    grid = {axis.var for axis in across[0].combine[-1].axes}
+    if len(across) > 1 or len(across[0].combine[-1].axes) > 1:
+        raise CannotLower(f"{across[-1].op}: across blocks only one result can be put together")
+    if across[0].path or any(plan.free & grid and plan.op != across[0].op for plan in plans):
+        raise CannotLower(f"{across[0].op}: only the last block has the result of all, and others need it")
+
+
+def fold_of(graph: Graph, op: NodeId) -> Fold:
+    kind = graph.op(op).kwarg("kind")
+    try:
+        return Fold(str(kind))
+    except ValueError:
+        raise CannotLower(f"{op} folds by {kind}, which no kernel does") from None
+
+
+def position_of(graph: Graph, plan: Plan) -> Form:
+    """The row-major number of an element among those that are folded."""
+    shape, dims = space_of(graph, plan.op), sorted(reduced_dims(graph, plan.op))
+    return row_major([plan.index[d] for d in dims], [shape[d] for d in dims])
+
+
+def row_major(index: Iterable[Form], shape: Iterable[int]) -> Form:
+    flat = Form()
+    for form, n in zip(index, shape, strict=True):
+        flat = flat * n + form
+    return flat

@@ -1,0 +1,511 @@
+"""Loop-nest IR to Python source for Numba CUDA. The simulator runs the very same text, thread by thread.
+
+A vector is a tuple of lanes. The kernel takes the program's parameters, then the address of each snapshot, then, where
+blocks combine their results, ``partials`` and ``counters``. Nothing here lets the compiler take memory for constant.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import assert_never
+
+from fusekit.dtypes import I64, DType
+from fusekit.index import Div, Form, Mod, Var, substitute
+from fusekit.ir import Graph, Parallel
+from fusekit.lower import scalars
+from fusekit.lower.folds import ARG, arg_function, identity, joined
+from fusekit.lower.print_lanes import Functions, Run, is_lanewise
+from fusekit.lower.print_threads import Scratch, Threads, Vector, scratch_of
+from fusekit.lower.printing import Printer, Source, cases_text, clamped, import_from, source_of
+from fusekit.lower.program import (
+    Accumulate,
+    Assign,
+    Combine,
+    Finish,
+    Fold,
+    For,
+    If,
+    Init,
+    Load,
+    Program,
+    Snapshot,
+    Statement,
+    Store,
+    Sync,
+    Test,
+    Tile,
+    TileLoad,
+    TileStore,
+)
+from fusekit.lower.uses import expr_reads, made, names_in, reads, walk
+from fusekit.ops import functions
+
+WIDEST = 16  # bytes of one access
+LANES = "v"
+AXES = {
+    Parallel.BIDx: "block_x", Parallel.BIDy: "block_y", Parallel.BIDz: "block_z",
+    Parallel.TIDx: "thread_x", Parallel.TIDy: "thread_y", Parallel.TIDz: "thread_z",
+}  # fmt: skip
+_CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?=\()")
+_COPY = re.compile(r"\w+ = [A-Za-z_]\w*")
+_BUILTINS = frozenset(dir(builtins))
+_DTYPES = ("bool", "u8", "i8", "u16", "i16", "f16", "bf16", "u32", "i32", "f32", "u64", "i64", "f64")
+_ACCESS = {
+    f"{word}_{space}{dtype}{width}"
+    for word in ("load", "store") for space in ("", "shared_") for dtype in _DTYPES
+    for width in ("", "x2", "x4", "x8", "x16")
+}  # fmt: skip
+_ACROSS = {f"{level}_{word}" for level in ("warp", "block") for word in ("sum", "prod", "max", "min")}
+RESERVED_CUDA = frozenset({
+    "np", "math", LANES, "bx", "by", "bz", "tx", "ty", "tz", "partials", "counters", "each_lane", "last_block",
+    "shared_memory", "shuffle_xor", "sync_threads", "div_u32", "mod_u32", "max_nan", "min_nan",
+    "repeat_lanes", *AXES.values(),
+    *(f"{word}_lanes" for word in ("sum", "prod", "max", "min")), *ARG.values(), *_ACCESS, *_ACROSS, *functions(),
+})  # fmt: skip
+
+
+def print_cuda(
+    program: Program, name: str, graph: Graph, notes: Iterable[str] = (), *, vectors: bool = True
+) -> Source:
+    """The source of a program; ``notes`` become comments under the function's head.
+
+    ``vectors``: False for memory that may start anywhere, where every access is one element.
+    """
+    printer = CudaPrinter(graph, program, vectors)
+    printer.indent = 1
+    for note in notes:
+        printer.put(f"# {note}")
+    printer.positions()
+    printer.body(program.body)
+    printer.number_lanes()
+    if not program.body:
+        printer.put("pass")
+    params = [*(param.name for param in program.params), *_snapshots(program)]
+    params += ["partials", "counters"] if scratch_of(program).partials else []
+    parts = [*printer.functions.lines, ("", ()), ("", ()), (f"def {name}({', '.join(params)}):", ()), *printer.lines]
+    return source_of(name, printer.imports([text for text, _ in parts]), parts)
+
+
+def _snapshots(program: Program) -> list[str]:
+    return [statement.name for statement in program.body if isinstance(statement, Snapshot)]
+
+
+# ---- the launch ---------------------------------------------------------------------------------------------------
+
+
+Extent = tuple[int, int, int]
+
+
+def launch_shape(program: Program) -> tuple[Extent, Extent]:
+    """(blocks of the grid, threads of a block), x first."""
+    extents = {axis.parallel: axis.var.extent for axis in program.axes}
+    grid = (Parallel.BIDx, Parallel.BIDy, Parallel.BIDz)
+    block = (Parallel.TIDx, Parallel.TIDy, Parallel.TIDz)
+    x, y, z = (extents.get(axis, 1) for axis in grid)
+    a, b, c = (extents.get(axis, 1) for axis in block)
+    return (x, y, z), (a, b, c)
+
+
+# ---- the text -----------------------------------------------------------------------------------------------------
+
+
+class CudaPrinter(Printer):
+    def __init__(self, graph: Graph, program: Program, vectors: bool):
+        super().__init__(graph)
+        self.program, self.vectors = program, vectors
+        self.count = program.lanes.extent if program.lanes else 1
+        self.taken = {name for s in walk(program.body) if (name := made(s)) is not None} | RESERVED_CUDA
+        self.taken |= {param.name for param in program.params}
+        self.functions = Functions(graph, self.fresh)
+        self.threads = Threads(self)
+        self.folds: set[Fold] = set()
+        self.needs_lanes = False
+        self.lane_names = {s.name for s in walk(program.body) if isinstance(s, Load | Assign | TileLoad) and s.lanes}
+        self.loops = 0
+        self.readers: dict[str, int] = {}
+        for statement in walk(program.body):
+            if not isinstance(statement, If | For):
+                for name in reads(statement):
+                    self.readers[name] = self.readers.get(name, 0) + 1
+        self.held: dict[str, str] = {}
+        self.inside: dict[str, str] = {}
+
+    def fresh(self, wanted: str) -> str:
+        name, count = wanted, 0
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.taken.add(name)
+        return name
+
+    def imports(self, texts: Sequence[str]) -> list[str]:
+        own = {text.split("(")[0][4:] for text in texts if text.startswith("def ")}
+        called = {name for text in texts for name in _CALLED.findall(text.split("  # ")[0])} - own - _BUILTINS
+        table = functions()
+        homes = {name: table[name].__module__ for name in called & table.keys()}
+        out = ["import math", "", "import numpy as np", ""]
+        out += [import_from(home, (n for n in homes if homes[n] == home)) for home in sorted(set(homes.values()))]
+        rest = called - homes.keys()
+        return [*out, import_from("fusekit.run.cuda.intrinsics", rest)] if rest else out
+
+    def positions(self) -> None:
+        """The indices that the launch gives, and the numbers of the lanes where some value needs them."""
+        axes = self.program.axes
+        if axes:
+            names, calls = (", ".join(texts) for texts in zip(*((a.var.name, f"{AXES[a.parallel]}()") for a in axes)))
+            self.put(f"{names} = {calls}")
+        self.start = len(self.lines)
+
+    def number_lanes(self) -> None:
+        """The numbers of the lanes as a vector, where some value needs them: behind the positions."""
+        if self.needs_lanes:
+            text = f"    {LANES} = ({', '.join(f'np.int64({k})' for k in range(self.count))})"
+            self.lines.insert(self.start, (text, ()))
+
+    def _vectors_in(self, names: Iterable[str]) -> bool:
+        return any(name in self.lane_names for name in names)
+
+    # ---- positions: 64 bits, with 32-bit division where neither operand can be negative or large
+
+    def form(self, form: Form) -> str:
+        out = ""
+        for atom, c in form.terms:
+            text = self._atom(atom)
+            part = text if abs(c) == 1 else f"{abs(c)}*{text}"
+            out += (" - " if c < 0 else " + ") + part if out else ("-" if c < 0 else "") + part
+        if not out:
+            return str(form.const)
+        return f"{out} {'-' if form.const < 0 else '+'} {abs(form.const)}" if form.const else out
+
+    def _atom(self, atom: Var | Div | Mod) -> str:
+        if isinstance(atom, Var):
+            return self.inside.get(atom.name, atom.name)
+        low, high = atom.of.bounds
+        sign = "//" if isinstance(atom, Div) else "%"
+        if low >= 0 and high < 1 << 32 and atom.by < 1 << 32:
+            return f"{'div_u32' if sign == '//' else 'mod_u32'}({self.form(atom.of)}, {atom.by})"
+        return f"(({self.form(atom.of)}){sign}{atom.by})"
+
+    # ---- statements
+
+    def body(self, statements: Sequence[Statement]) -> None:
+        for kind, group in groupby(statements, key=_kind):
+            if kind == "lanes":
+                self.run(list(group))
+            elif kind == "blocks":
+                self.across_blocks([s for s in group if isinstance(s, Combine)])
+            else:
+                for statement in group:
+                    self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Load():
+                self.load(statement)
+            case Assign(name, value, _, ops, lanes):
+                text = self.expr(value)
+                self.commented(f"{name} = {self.repeated(text) if lanes else text}", ops)
+            case Test(name, guards):
+                self.put(f"{name} = {self.test(guards)}")
+            case Store():
+                self.store(statement)
+            case If(cases, body):
+                self.put(f"if {cases_text(cases)}:")
+                self.nested(body)
+            case For():
+                self.loop(statement)
+            case Init():
+                self.init(statement)
+            case Accumulate() | Finish():
+                for text in self.one(statement):
+                    self.commented(text, statement.ops)
+            case Combine():
+                self.combine(statement)
+            case Sync():
+                self.put("sync_threads()")
+            case Tile(name, dtype, size):
+                self.put(f"{name} = shared_memory({size * dtype.width})")
+            case TileLoad():
+                self.tile_load(statement)
+            case TileStore():
+                self.tile_store(statement)
+            case Snapshot(name, memory):
+                self.put(f"# {name}: {memory} as it was before this kernel")
+            case _:
+                assert_never(statement)
+
+    def repeated(self, text: str) -> str:
+        return f"repeat_lanes({text}, {self.count})"
+
+    def loop(self, loop: For) -> None:
+        n = loop.var.extent
+        end = f"min({n}, {self.form(loop.stop)})" if loop.stop is not None else str(n)
+        self.put(f"for {loop.var.name} in {f'range({end} - 1, -1, -1)' if loop.reverse else f'range({end})'}:")
+        self.loops += 1
+        self.nested(loop.body)
+        self.loops -= 1
+
+    # ---- memory
+
+    def chunk(self, address: Form, width: int, *, unit: int) -> int:
+        """Elements of one access: the most that are one aligned vector. ``unit``: step of neighbours in the address."""
+        lanes = self.program.lanes
+        if lanes is None or not self.vectors or address.coefficient(lanes) != unit or self._vectors_in(names_in(address)):
+            return 1
+        rest = address - Form.of(lanes) * unit
+        count = WIDEST // width
+        while count > 1 and (self.count % count or not rest.is_divisible(unit * count)):
+            count //= 2
+        return count
+
+    def at_lane(self, form: Form, lane: int) -> tuple[Form, dict[str, str]]:
+        """The form at a lane, and how vectors in it are spelled there."""
+        lanes = self.program.lanes
+        names = {name: f"{name}[{lane}]" for name in names_in(form) if name in self.lane_names}
+        return (substitute(form, {lanes: Form.of(lane)}) if lanes else form), names
+
+    def pieces(self, address: Form, count: int) -> Iterable[tuple[int, Form]]:
+        """(first lane, address) of every access."""
+        for lane in range(0, self.count, count):
+            form, self.inside = self.at_lane(address, lane)
+            yield lane, form
+        self.inside = {}
+
+    def load(self, load: Load) -> None:
+        width, lanes = load.dtype.width, self.program.lanes
+        count = self.chunk(load.address, width, unit=width) if load.lanes else 1
+        if load.clamp and count > 1 and any(edge % (count * width) for edge in load.clamp):
+            count = 1
+        varies = lanes in load.address.free or self._vectors_in(names_in(load.address))
+        whole = load.address if load.lanes and varies else None
+
+        def one(address: Form) -> str:
+            base, at = self.element(load.memory, address, load.dtype)
+            if load.clamp:
+                at = clamped(at, address, load.clamp, width, count)
+            return f"load_{_tail(load.dtype, count)}({base}, {at})"
+
+        if whole is None:
+            text = one(load.address)
+            self.put(f"{load.name} = {text}", load.ops)
+            if load.lanes:
+                self.put(f"{load.name} = {self.repeated(load.name)}", load.ops)
+            return
+        self._vector(load.name, [one(form) for _, form in self.pieces(whole, count)], count, load)
+
+    def _vector(self, name: str, texts: list[str], count: int, statement: Load | TileLoad) -> None:
+        """A vector of accesses of ``count`` elements each."""
+        ops = statement.ops if isinstance(statement, Load) else ()
+        if count == self.count > 1:
+            self.put(f"{name} = {texts[0]}", ops)
+        elif count > 1:
+            self._list(f"{name} = (", texts, " + ", ")", ops)
+        else:
+            self._list(f"{name} = (", texts, ", ", ")", ops)
+
+    def _list(self, head: str, texts: list[str], between: str, tail: str, ops: tuple) -> None:
+        line = head + between.join(texts) + tail
+        if len(line) + 4 * self.indent <= 118:
+            self.put(line, ops)
+            return
+        self.put(head, ops)
+        for k, text in enumerate(texts):
+            self.put(f"    {text}{between.rstrip() if k + 1 < len(texts) else tail[:-1]}", ops)
+        self.put(")")
+
+    def store(self, store: Store) -> None:
+        count = self.chunk(store.address, store.dtype.width, unit=store.dtype.width) if store.lanes else 1
+        value = store.value
+        if not store.lanes:
+            base, at = self.element(store.memory, store.address, store.dtype)
+            self.put(f"store_{store.dtype}({base}, {at}, {value})", store.ops)
+            return
+        for lane, form in self.pieces(store.address, count):
+            base, at = self.element(store.memory, form, store.dtype)
+            self.put(f"store_{_tail(store.dtype, count)}({base}, {at}, {self._part(value, lane, count)})", store.ops)
+
+    def _part(self, value: str, lane: int, count: int) -> str:
+        if count == self.count:
+            return value
+        return f"{value}[{lane}]" if count == 1 else f"{value}[{lane}:{lane + count}]"
+
+    def tile_load(self, load: TileLoad) -> None:
+        count = self.chunk(load.at, load.dtype.width, unit=1) if load.lanes else 1
+        if not load.lanes:
+            self.put(f"{load.name} = load_shared_{load.dtype}({load.tile}, {self.form(load.at)})")
+            return
+        word = f"load_shared_{_tail(load.dtype, count)}"
+        texts = [f"{word}({load.tile}, {self.form(form)})" for _, form in self.pieces(load.at, count)]
+        self._vector(load.name, texts, count, load)
+
+    def tile_store(self, store: TileStore) -> None:
+        if not store.lanes:
+            self.put(f"store_shared_{store.dtype}({store.tile}, {self.form(store.at)}, {store.value})")
+            return
+        count = self.chunk(store.at, store.dtype.width, unit=1)
+        word = f"store_shared_{_tail(store.dtype, count)}"
+        for lane, form in self.pieces(store.at, count):
+            self.put(f"{word}({store.tile}, {self.form(form)}, {self._part(store.value, lane, count)})")
+
+    # ---- vectors
+
+    def one(self, statement: Statement) -> list[str]:
+        """The lines of a statement over scalars, or of one lane of it."""
+        match statement:
+            case Assign(name, value):
+                return [f"{name} = {self.expr(value)}"]
+            case Finish(name, of, fold, source, dtype, _, lanes):
+                held = self.accumulator(of, lanes)
+                return [f"{name} = {self.position_of(held)}"] if fold.is_arg else [
+                    f"{name} = {scalars.convert(held, source, dtype)}"
+                ]  # fmt: skip
+            case Accumulate(name, fold, value, source, dtype, position, lanes):
+                held = self.accumulator(name, lanes)
+                taken = scalars.convert(value, source, dtype)
+                if not fold.is_arg:
+                    return [f"{held} = {joined(fold, held, taken)}"]
+                self.pairs(fold)
+                at, where = self.position_of(held), scalars.position(self.form(position or Form()), 0, 1, I64)
+                return [f"{held}, {at} = {ARG[fold]}({held}, {at}, {taken}, {where})"]
+            case _:
+                raise AssertionError(f"{statement} is not computed lane by lane")
+
+    def run(self, statements: list[Statement]) -> None:
+        """Statements over vectors, as one function of a lane."""
+        lines, inputs, outputs = [], dict[str, None](), dict[str, None]()
+        own: dict[str, int] = {}
+        for statement in statements:
+            for name in reads(statement):
+                own[name] = own.get(name, 0) + 1
+        written: set[str] = set()
+        ops = dict.fromkeys(op for s in statements if isinstance(s, Assign | Accumulate | Finish) for op in s.ops)
+        for statement in statements:
+            assert isinstance(statement, Assign | Accumulate | Finish)
+            for name in self._named(statement):
+                if name not in written:
+                    inputs[name] = None
+            lines += [(self._noted(text, statement.ops), statement.ops) for text in self.one(statement)]
+            target = self._targets(statement)
+            written.update(target)
+            if isinstance(statement, Accumulate) or self.readers.get(statement.name, 0) > own.get(statement.name, 0):
+                outputs.update(dict.fromkeys(target))
+        if not outputs:
+            return
+        if all(_COPY.fullmatch(text.split("  # ")[0]) for text, _ in lines):
+            for text, op in lines:
+                self.put(text, op)
+            return
+        if not self._vectors_in(inputs):
+            inputs[LANES] = None
+        self.needs_lanes |= LANES in inputs
+        made = Run(tuple(lines), tuple(inputs), tuple(outputs), tuple(ops))
+        call = f"each_lane({self.functions.name_of(made)}, ({', '.join(inputs)}{',' if len(inputs) == 1 else ''}))"
+        self.commented(f"{', '.join(outputs)} = {call}", tuple(ops))
+
+    def _named(self, statement: Assign | Accumulate | Finish) -> list[str]:
+        """The printed names that a statement reads."""
+        match statement:
+            case Assign(value=value):
+                return list(expr_reads(value))
+            case Finish(of=of, fold=fold, lanes=lanes):
+                held = self.accumulator(of, lanes)
+                return [self.position_of(held) if fold.is_arg else held]
+            case Accumulate(name, fold, value, _, _, position, lanes):
+                held = self.accumulator(name, lanes)
+                pair = [held, self.position_of(held)] if fold.is_arg else [held]
+                return [*pair, value, *names_in(position or Form())]
+
+    def _targets(self, statement: Assign | Accumulate | Finish) -> list[str]:
+        if not isinstance(statement, Accumulate):
+            return [statement.name]
+        held = self.accumulator(statement.name, statement.lanes)
+        return [held, self.position_of(held)] if statement.fold.is_arg else [held]
+
+    def _noted(self, text: str, ops: tuple) -> str:
+        origin = self.graph.op(ops[0]).origin if ops else None
+        return text if origin is None else f"{text}  # {origin.file.rsplit('/', 1)[-1]}:{origin.line}"
+
+    # ---- reductions
+
+    def accumulator(self, name: str, lanes: bool) -> str:
+        """The printed name of an accumulator: while it is a vector it has another one than as a scalar."""
+        return self._derived(name, "lanes") if lanes else name
+
+    def position_of(self, accumulator: str) -> str:
+        """The printed name of the position beside an extreme."""
+        return self._derived(accumulator, "at")
+
+    def _derived(self, name: str, suffix: str) -> str:
+        key = f"{name} {suffix}"
+        if key not in self.held:
+            self.held[key] = self.fresh(f"{name}_{suffix}")
+            if suffix == "lanes" or name in self.lane_names:
+                self.lane_names.add(self.held[key])
+        return self.held[key]
+
+    def held_in(self, combine: Combine) -> Vector:
+        """The accumulator that a combine works on."""
+        name = self.accumulator(combine.name, combine.lanes)
+        at = self.position_of(name) if combine.fold.is_arg else None
+        return Vector(name, at, self.count if combine.lanes else 0, combine.dtype)
+
+    def lane_forms(self, form: Form, lanes: bool) -> list[tuple[int | None, str]]:
+        """(lane, text of the position there); of a scalar only one, without a lane."""
+        if not lanes:
+            return [(None, self.form(form))]
+        return [(lane, self.form(at)) for lane, at in self.pieces(form, 1)]
+
+    def pairs(self, fold: Fold) -> None:
+        """The function that joins pairs, once."""
+        if fold not in self.folds:
+            self.folds.add(fold)
+            self.functions.add((text, ()) for text in arg_function(fold))
+
+    def init(self, init: Init) -> None:
+        name = self.accumulator(init.name, init.lanes)
+        text = identity(init.fold, init.dtype)
+        self.put(f"{name} = {self.repeated(text) if init.lanes else text}")
+        if init.fold.is_arg:
+            at = "np.int64(0)"
+            self.put(f"{self.position_of(name)} = {self.repeated(at) if init.lanes else at}")
+
+    def combine(self, combine: Combine) -> None:
+        if combine.over == "lanes":
+            self.across_lanes(combine)
+            return
+        if self.loops:
+            self.put("sync_threads()")  # the slot may still be read
+        for text in self.threads.combined(combine):
+            self.put(text)
+
+    def across_lanes(self, combine: Combine) -> None:
+        name, vector = combine.name, self.accumulator(combine.name, True)
+        match combine.fold:
+            case Fold.SUM | Fold.PROD | Fold.MAX | Fold.MIN:
+                self.put(f"{name} = {combine.fold.value}_lanes({vector})")
+            case Fold.ANY | Fold.ALL:
+                sign = " | " if combine.fold is Fold.ANY else " & "
+                self.put(f"{name} = {sign.join(f'{vector}[{k}]' for k in range(self.count))}")
+            case _:
+                self.pairs(combine.fold)
+                at, both = self.position_of(name), self.position_of(vector)
+                self.put(f"{name}, {at} = {vector}[0], {both}[0]")
+                for k in range(1, self.count):
+                    self.put(f"{name}, {at} = {ARG[combine.fold]}({name}, {at}, {vector}[{k}], {both}[{k}])")
+
+    def across_blocks(self, combines: Sequence[Combine]) -> None:
+        for text in self.threads.finished(combines):
+            self.put(text)
+
+
+def _tail(dtype: DType, count: int) -> str:
+    return f"{dtype}x{count}" if count > 1 else str(dtype)
+
+
+def _kind(statement: Statement) -> str:
+    if isinstance(statement, Combine) and statement.over == "blocks":
+        return "blocks"
+    return "lanes" if is_lanewise(statement) else "one"

@@ -1,0 +1,276 @@
+"""Texts of reductions across the threads of a block and across the blocks of a grid.
+
+Threads along x: shuffles inside a warp, then one slot of shared memory, where their number is a power of two. Everything
+else goes through shared memory, one thread after the other. Blocks leave partial results in scratch memory, and the last
+one to come reads them all, in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fusekit.dtypes import I32, I64, DType
+from fusekit.ir import Parallel
+from fusekit.lower import scalars
+from fusekit.lower.folds import ARG, WORDS, carried, identity, joined
+from fusekit.lower.print_lanes import Run
+from fusekit.lower.program import Combine, Fold, LaunchAxis, Program
+from fusekit.lower.uses import walk
+
+if TYPE_CHECKING:
+    from fusekit.lower.print_cuda import CudaPrinter
+
+WARP = 32
+WIDEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """What blocks share: bytes of partial results, and 32-bit counters."""
+
+    partials: int = 0
+    counters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """An accumulator as printed: its name, the position beside an extreme, lanes (0 for a scalar)."""
+
+    name: str
+    at: str | None
+    lanes: int
+    dtype: DType
+
+    @property
+    def parts(self) -> list[tuple[str, DType]]:
+        """(name, dtype in memory) of what has to travel."""
+        return [(self.name, carried(self.dtype)), *([(self.at, I64)] if self.at else [])]
+
+
+def linear(axes: Sequence[LaunchAxis]) -> tuple[str, int]:
+    """(text of the number among the axes' threads or blocks with x fastest, how many there are)."""
+    terms, total = list[str](), 1
+    for axis in sorted(axes, key=lambda axis: axis.parallel.name):
+        terms.append(axis.var.name if total == 1 else f"{total}*{axis.var.name}")
+        total *= axis.var.extent
+    return " + ".join(terms) or "0", total
+
+
+def times(k: int, text: str) -> str:
+    """``k`` times a sum."""
+    return f"{k}*({text})" if " " in text else text if k == 1 else f"{k}*{text}"
+
+
+def _plus(k: int) -> str:
+    return f" + {k}" if k else ""
+
+
+def scratch_of(program: Program) -> Scratch:
+    """What the program's combines over blocks need."""
+    combines = [s for s in walk(program.body) if isinstance(s, Combine) and s.over == "blocks"]
+    if not combines:
+        return Scratch()
+    kept = [axis for axis in program.axes if axis.parallel.is_block and axis not in combines[0].axes]
+    return Scratch(_starts(combines)[-1], linear(kept)[1])
+
+
+def _starts(combines: Sequence[Combine]) -> list[int]:
+    """Where the partial results of each begin, in bytes; the last number is the end."""
+    starts = [0]
+    for combine in combines:
+        each = carried(combine.dtype).width + (I64.width if combine.fold.is_arg else 0)
+        size = combine.size * linear(combine.axes)[1]
+        starts.append(starts[-1] + (size * each + 63) // 16 * 16)
+    return starts
+
+
+@dataclass
+class Threads:
+    """Prints the combines of one program."""
+
+    printer: CudaPrinter
+    reduced: dict[str, tuple[LaunchAxis, ...]] = field(default_factory=dict[str, tuple[LaunchAxis, ...]])
+
+    @property
+    def block(self) -> list[LaunchAxis]:
+        return [axis for axis in self.printer.program.axes if axis.parallel.is_thread]
+
+    # ---- threads of a block
+
+    def combined(self, combine: Combine) -> list[str]:
+        """The lines that give every thread the whole along the axes."""
+        self.reduced[combine.name] = combine.axes
+        return self._across(self.printer.held_in(combine), combine.fold, list(combine.axes))
+
+    def _across(self, held: Vector, fold: Fold, axes: list[LaunchAxis]) -> list[str]:
+        lines: list[str] = []
+        x = next((axis for axis in axes if axis.parallel is Parallel.TIDx), None)
+        if x is not None and (made := self._shuffled(held, fold, x.var.extent)) is not None:
+            lines += made
+            axes = [axis for axis in axes if axis is not x]
+        return lines + (self._through_memory(held, fold, axes) if axes else [])
+
+    def _shuffled(self, held: Vector, fold: Fold, threads: int) -> list[str] | None:
+        """The threads along x by shuffles; None where they cannot be."""
+        narrow = held.dtype.width < 4 and not held.dtype.is_floating
+        if threads & (threads - 1) or (held.lanes and (narrow or fold.is_arg)) or (narrow and fold.is_arg):
+            return None
+        if fold.is_arg:
+            return self._pair_shuffled(held, fold, threads)
+        value = f"np.int32({held.name})" if narrow else held.name
+        if threads <= WARP:
+            text = f"warp_{WORDS[fold]}({value}, {threads})"
+        else:
+            text = f"block_{WORDS[fold]}({value}, {self._row_slot(8 * WARP * max(held.lanes, 1))}, {threads})"
+        return [f"{held.name} = {scalars.convert(text, I32, held.dtype) if narrow else text}"]
+
+    def _row_slot(self, size: int) -> str:
+        """Shared memory for each row of threads along x, as an address."""
+        row, rows = linear([axis for axis in self.block if axis.parallel is not Parallel.TIDx])
+        slot = f"shared_memory({size * rows})"
+        return slot if rows == 1 else f"{slot} + {times(size, row)}"
+
+    def _pair_shuffled(self, held: Vector, fold: Fold, threads: int) -> list[str]:
+        self.printer.pairs(fold)
+        lines = self._butterfly(held, fold, min(threads, WARP))
+        if threads <= WARP:
+            return lines
+        slot, warps, tx = self.printer.fresh("slot"), threads // WARP, self._x()
+        lines.append(f"{slot} = {self._row_slot(16 * warps)}")
+        places = [(name, dtype, f"{slot}{_plus(8 * warps * k)}") for k, (name, dtype) in enumerate(held.parts)]
+        lines += [f"store_shared_{dtype}({base}, div_u32({tx}, {WARP}), {name})" for name, dtype, base in places]
+        lines.append("sync_threads()")
+        lines += [f"{name} = load_shared_{dtype}({base}, mod_u32({tx}, {warps}))" for name, dtype, base in places]
+        return lines + self._butterfly(held, fold, warps)
+
+    def _x(self) -> str:
+        return next(axis.var.name for axis in self.block if axis.parallel is Parallel.TIDx)
+
+    def _butterfly(self, held: Vector, fold: Fold, width: int) -> list[str]:
+        steps = [width >> k for k in range(1, width.bit_length())]
+        join = f"{held.name}, {held.at} = {ARG[fold]}({held.name}, {held.at}"
+        return [f"{join}, shuffle_xor({held.name}, {step}), shuffle_xor({held.at}, {step}))" for step in steps]
+
+    def _through_memory(self, held: Vector, fold: Fold, axes: list[LaunchAxis]) -> list[str]:
+        """Every thread leaves what it has, and folds what those along the axes left."""
+        mine, total = linear(self.block)
+        slots = [(self.printer.fresh("slot"), *part) for part in held.parts]
+        lines = [f"{s} = shared_memory({total * max(held.lanes, 1) * dtype.width})" for s, _, dtype in slots]
+        for slot, name, dtype in slots:
+            lines += self._stores("store_shared", slot, mine, name, dtype, held.lanes)
+        lines += ["sync_threads()", *self._start(held, fold)]
+        counters = {axis.var.name: self.printer.fresh(f"k{axis.var.name[-1]}") for axis in axes}
+        other = mine
+        for name, counter in counters.items():
+            other = " + ".join(term.replace(name, counter) if term.endswith(name) else term for term in other.split(" + "))
+        heads = [(counters[axis.var.name], axis.var.extent) for axis in axes]
+        indent = "    " * len(heads)
+        lines += [f"{'    ' * k}for {name} in range({extent}):" for k, (name, extent) in enumerate(heads)]
+        loads = [self._loads("load_shared", slot, other, dtype, held.lanes) for slot, _, dtype in slots]
+        return [*lines, indent + self._join(held, fold, loads)]
+
+    # ---- lanes of a vector in memory
+
+    def _pieces(self, dtype: DType, lanes: int) -> tuple[int, list[int]]:
+        """(elements of an access, first lanes)."""
+        count = WIDEST // dtype.width
+        while max(lanes, 1) % count:
+            count //= 2
+        return count, list(range(0, max(lanes, 1), count))
+
+    def _stores(self, word: str, base: str, at: str, name: str, dtype: DType, lanes: int) -> list[str]:
+        if not lanes:
+            return [f"{word}_{dtype}({base}, {at}, {name})"]
+        count, firsts = self._pieces(dtype, lanes)
+        tail = f"{dtype}x{count}" if count > 1 else str(dtype)
+        parts = [name if count == lanes else f"{name}[{k}:{k + count}]" if count > 1 else f"{name}[{k}]" for k in firsts]
+        places = [f"{times(lanes, at)}{_plus(k)}" for k in firsts]
+        return [f"{word}_{tail}({base}, {place}, {part})" for place, part in zip(places, parts, strict=True)]
+
+    def _loads(self, word: str, base: str, at: str, dtype: DType, lanes: int) -> str:
+        if not lanes:
+            return f"{word}_{dtype}({base}, {at})"
+        count, firsts = self._pieces(dtype, lanes)
+        tail = f"{dtype}x{count}" if count > 1 else str(dtype)
+        texts = [f"{word}_{tail}({base}, {times(lanes, at)}{_plus(k)})" for k in firsts]
+        return " + ".join(texts) if count > 1 else f"({', '.join(texts)})"
+
+    def _start(self, held: Vector, fold: Fold) -> list[str]:
+        """The accumulator of no element, again."""
+        return [
+            f"{name} = {self.printer.repeated(text) if held.lanes else text}"
+            for (name, _), text in zip(held.parts, (identity(fold, held.dtype), "np.int64(0)"), strict=False)
+        ]
+
+    def _join(self, held: Vector, fold: Fold, texts: Sequence[str]) -> str:
+        """One more accumulator, given by the texts of its parts, is folded in."""
+        if fold.is_arg:
+            self.printer.pairs(fold)
+            mine, one = f"{held.name}, {held.at}", f"x, x_at = {ARG[fold]}(x, x_at, y, y_at)"
+            if not held.lanes:
+                return f"{mine} = {ARG[fold]}({mine}, {', '.join(texts)})"
+            run = Run(((one, ()),), ("x", "x_at", "y", "y_at"), ("x", "x_at"), ())
+        else:
+            mine = held.name
+            if not held.lanes:
+                return f"{mine} = {joined(fold, mine, texts[0])}"
+            run = Run(((f"x = {joined(fold, 'x', 'y')}", ()),), ("x", "y"), ("x",), ())
+        return f"{mine} = each_lane({self.printer.functions.name_of(run)}, ({mine}, {', '.join(texts)}))"
+
+    # ---- blocks of a grid
+
+    def finished(self, combines: Sequence[Combine]) -> list[str]:
+        """Partial results to memory; the last block goes on with all of them, the others return."""
+        axes = combines[0].axes
+        lines: list[str] = []
+        starts = _starts(combines)
+        for combine, start in zip(combines, starts, strict=False):
+            lines += self._leave(combine, start)
+        block, blocks = linear(axes)
+        kept, _ = linear([a for a in self.printer.program.axes if a.parallel.is_block and a not in axes])
+        counter = "counters" if kept == "0" else f"counters + {times(4, kept)}"
+        lines += [f"if not last_block({counter}, shared_memory(4), {blocks}):", "    return"]
+        for combine, start in zip(combines, starts, strict=False):
+            lines += self._gather(combine, start)
+        return lines
+
+    def _places(self, combine: Combine, start: int, block: str) -> list[tuple[str, str, DType, str]]:
+        """(name, base, dtype, element) of what a block leaves."""
+        held, (_, blocks) = self.printer.held_in(combine), linear(combine.axes)
+        out: list[tuple[str, str, DType, str]] = []
+        for name, dtype in held.parts:
+            out.append((name, f"partials + {start}" if start else "partials", dtype, block))
+            start += (blocks * combine.size * dtype.width + 15) // 16 * 16
+        return out
+
+    def _leave(self, combine: Combine, start: int) -> list[str]:
+        block, _ = linear(combine.axes)
+        lines: list[str] = []
+        for name, base, dtype, block in self._places(combine, start, block):
+            for lane, at in self.printer.lane_forms(combine.at, combine.lanes):
+                value = name if lane is None else f"{name}[{lane}]"
+                lines.append(f"store_{dtype}({base}, {times(combine.size, block)} + {at}, {value})")
+        first = [f"{axis.var.name} == 0" for axis in self.reduced.get(combine.name, ())]
+        return [f"if {' and '.join(first)}:", *(f"    {line}" for line in lines)] if first else lines
+
+    def _gather(self, combine: Combine, start: int) -> list[str]:
+        """The threads that had a part of one result share the partial results of the blocks."""
+        held, fold = self.printer.held_in(combine), combine.fold
+        shared = self.reduced.get(combine.name, ())
+        mine, step = linear(shared)
+        _, blocks = linear(combine.axes)
+        k = self.printer.fresh("k")
+        span = f"range({mine}, {blocks}, {step})" if shared else f"range({blocks})"
+        lines = [*self._start(held, fold), f"for {k} in {span}:"]
+        loads: list[str] = []
+        for _, base, dtype, block in self._places(combine, start, k):
+            texts = [
+                f"load_{dtype}({base}, {times(combine.size, block)} + {at})"
+                for _, at in self.printer.lane_forms(combine.at, combine.lanes)
+            ]
+            loads.append(f"({', '.join(texts)})" if combine.lanes else texts[0])
+        lines.append(f"    {self._join(held, fold, loads)}")
+        return lines + (self._across(held, fold, list(shared)) if shared else [])
+

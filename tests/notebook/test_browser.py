@@ -1,0 +1,223 @@
+"""The page in a real Chromium: as one file from disk without a network, and as a widget in a real JupyterLab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+
+from tests.notebook.browser import chromium, jupyterlab, lacks, run_all, write_notebook
+from tests.notebook.samples import aliased, several
+
+pytestmark = pytest.mark.notebook
+CANNOT, CANNOT_LAB = lacks(), lacks("jupyterlab")
+
+UNIQUE_IDS = """(() => {
+  const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+  return ids.length - new Set(ids).size;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def open_page(browser, tmp_path) -> Iterator[object]:
+    """A function that writes an exploration's page and opens it without a network; ``log`` has what went wrong."""
+    contexts = []
+
+    def opened(x, place="", scheme="light", size=(1280, 860)):
+        path = x.report(tmp_path / "page.html", check=False)
+        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, offline=True)
+        contexts.append(context)
+        page, log = context.new_page(), []
+        page.on("console", lambda m: log.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: log.append(str(e)))
+        page.on("request", lambda r: log.append(r.url) if not r.url.startswith("file:") else None)
+        page.goto(path.as_uri() + place)
+        page.wait_for_selector("[data-ready]")
+        return SimpleNamespace(page=page, log=log)
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def step_of(page) -> str:
+    return page.locator(".fk-step[aria-current]").get_attribute("data-step")
+
+
+@pytest.mark.skipif(CANNOT is not None, reason=str(CANNOT))
+class TestPage:
+    def test_it_steps_by_click_and_by_key_and_says_so(self, open_page):
+        opened = open_page(aliased())
+        page, last = opened.page, len(aliased().steps) - 1
+        assert step_of(page) == str(last)
+        page.locator("[data-step='0']").click()
+        assert step_of(page) == "0" and page.locator("[data-ready]").get_attribute("data-ready") == "0|program|0"
+        page.keyboard.press("ArrowRight")
+        assert step_of(page) == "1"
+        assert page.locator("[role=status]").inner_text().startswith(f"step 2 of {last + 1}: alias-groups")
+        page.keyboard.press("End")
+        assert step_of(page) == str(last) and not opened.log
+
+    def test_a_selected_op_is_lit_everywhere(self, open_page):
+        page = open_page(aliased()).page
+        page.locator(".fk-picture g.node[data-op='^2']").click()
+        assert page.locator(".fk-picture g.node.fk-lit").get_attribute("data-op") == "^2"
+        for pane in (".fk-source", ".fk-kernel"):
+            assert page.locator(f"{pane} li.fk-lit").count() >= 1
+        page.keyboard.press("t")
+        assert page.locator(".fk-kernel li.fk-lit").all_inner_texts()[0].lstrip("0123456789 \n").startswith("^2")
+        assert page.locator(".fk-card h3").inner_text().startswith("tanh")
+        page.keyboard.press("Escape")
+        assert page.locator(".fk-lit").count() == 0
+
+    def test_a_kernel_line_lights_its_ops_and_one_without_says_so(self, open_page):
+        page = open_page(aliased()).page
+        page.locator(".fk-kernel li", has_text="tanh(").first.click()
+        assert page.locator(".fk-picture g.node.fk-lit").get_attribute("data-op") == "^2"
+        page.locator(".fk-kernel li", has_text="def ").first.click()
+        page.mouse.move(1, 1)
+        assert page.locator(".fk-lit").count() == 0
+        assert page.locator(".fk-kernel .fk-note").inner_text() == "no mapped op"
+
+    def test_an_address_leads_back(self, open_page):
+        first = open_page(aliased(), f"#step=functionalize&since&node={quote('^1')}").page
+        assert step_of(first) == "2" and first.locator("[data-ready]").get_attribute("data-ready") == "2|program|1"
+        assert first.locator(".fk-picture .fk-lit[data-op='^1']").count() == 1
+        first.keyboard.press("ArrowLeft")
+        assert "step=2" in first.url and quote("^1") in first.url
+
+    def test_the_last_of_many_keys_wins(self, open_page):
+        page = open_page(aliased()).page
+        for key in ("Home", *["ArrowRight"] * 9, *["ArrowLeft"] * 2):
+            page.keyboard.press(key) if key != "Home" else page.locator(".fk-stage").press(key)
+        at = step_of(page)
+        assert at == str(len(aliased().steps) - 3)
+        assert page.locator("[data-ready]").get_attribute("data-ready").startswith(f"{at}|")
+
+    def test_changes_are_listed_and_marked(self, open_page):
+        page = open_page(aliased(), "#step=functionalize").page
+        page.locator(".fk-stage").press("d")
+        assert page.locator(".fk-head [aria-pressed=true]").inner_text() == "changes since alias-groups"
+        assert page.locator(".fk-picture .fk-added").count() > 0
+        page.get_by_role("button", name="Changes", exact=False).last.click()
+        nodes = aliased().diff("alias-groups", "functionalize")
+        assert page.locator(".fk-change.fk-removed i", has_text="→").count() + len(nodes.removed) == (
+            page.locator(".fk-change.fk-removed").count()
+        )
+
+    def test_search_walks_the_hits(self, open_page):
+        page = open_page(aliased(), "#step=trace").page
+        page.locator("input[type=search]").fill("op:aten")
+        assert page.locator(".fk-count").inner_text() == "3 found"
+        for node in ("^1", "^2", "^3", "^1"):
+            page.keyboard.press("Enter")
+            assert page.locator(".fk-picture g.node.fk-lit").get_attribute("data-op") == node
+
+    def test_a_picture_can_be_saved(self, open_page):
+        page = open_page(aliased()).page
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="svg", exact=True).click()
+        assert saved.value.suggested_filename == f"in_place.{aliased().steps[-1].name}.svg"
+        assert saved.value.path().read_text("utf-8").startswith("<svg")
+
+    def test_ids_are_unique_and_two_pictures_do_not_meet(self, open_page):
+        page = open_page(aliased()).page
+        for _ in aliased().steps:
+            assert page.evaluate(UNIQUE_IDS) == 0
+            page.locator(".fk-stage").press("ArrowLeft")
+
+    def test_a_users_text_stays_text(self, open_page):
+        opened = open_page(several())
+        assert opened.page.evaluate("typeof window.hacked") == "undefined"
+        assert opened.page.locator(".fk-source").inner_text().count("</script>") == 1
+        assert opened.page.locator(".fk-stepper b[onclick], .fk-stepper script").count() == 0
+        assert not opened.log
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_words_stand_out_in_both_themes(self, open_page, scheme):
+        page = open_page(aliased(), scheme=scheme).page
+        assert page.locator(".fk-stepper").get_attribute("data-theme") == scheme
+        faint = page.evaluate(CONTRAST)
+        assert not faint, json.dumps(faint)
+
+    @pytest.mark.parametrize("width", [320, 800, 1600])
+    def test_nothing_sticks_out_of_any_width(self, open_page, width):
+        page = open_page(aliased(), size=(width, 900)).page
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator(".fk-picture svg").bounding_box()["width"] > 40
+
+
+# Every visible run of words against what is painted behind it; 4.5 to 1 or it is listed.
+CONTRAST = """() => {
+  const rgb = (c) => c.match(/[\\d.]+/g).map(Number), part = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0.9) return c; } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll('.fk-stepper *')) {
+    if (e.closest('svg, :disabled, [hidden]') || ![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))], ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push([e.className, e.textContent.slice(0, 20), ratio.toFixed(2)]);
+  }
+  return found;
+}"""  # noqa: E501
+
+FIRST = """import torch, fusekit as fk
+def f(a, b):
+    return a.exp_() * b.tanh_()
+a = torch.linspace(-1, 1, 20).reshape(4, 5)
+x = fk.explore(f, a, a[0, 0])
+x"""
+SECOND = "x.stepper(step='trace')"
+
+
+@pytest.mark.skipif(CANNOT_LAB is not None, reason=str(CANNOT_LAB))
+def test_two_widgets_in_jupyterlab(browser, tmp_path, root):
+    write_notebook(tmp_path / "page.ipynb", FIRST, SECOND)
+    with jupyterlab(tmp_path, root) as address:
+        context = browser.new_context(viewport={"width": 1500, "height": 1000})
+        page, wrong = context.new_page(), []
+        page.on("pageerror", lambda e: wrong.append(str(e)))
+        run_all(page, address, "page.ipynb")
+        page.wait_for_function("document.querySelectorAll('.fk-stepper [data-ready]').length === 2", timeout=90_000)
+        first, second = page.locator(".fk-stepper").nth(0), page.locator(".fk-stepper").nth(1)
+        _steps_alone(page, first, second)
+        _asks_python(page, first)
+        _follows_the_theme(page, first)
+        assert page.evaluate(UNIQUE_IDS.replace("'[id]'", "'.fk-stepper [id]'")) == 0
+        assert not wrong
+        context.close()
+
+
+def _steps_alone(page, first, second) -> None:
+    """Keys move the widget with the focus, neither the other one nor the notebook's cells."""
+    cell = "[...document.querySelectorAll('.jp-Cell')].findIndex((c) => c.classList.contains('jp-mod-active'))"
+    first.locator(".fk-stage").click(position={"x": 4, "y": 4})
+    before = page.evaluate(cell)
+    for key in ("Home", "ArrowRight", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    first.locator("[data-ready='1|program|0']").wait_for()
+    assert step_of(first) == "1" and step_of(second) == "0"
+    assert first.locator(".fk-picture .fk-lit").count() > 0 and page.evaluate(cell) == before
+
+
+def _asks_python(page, first) -> None:
+    for what in ("check", "run"):
+        first.locator(f"[data-ask={what}]").click()
+        first.locator(f"[data-result={what}][data-status=ok]").wait_for(timeout=60_000)
+    first.locator("[data-open=check]").click()
+    assert first.locator(".fk-details tbody tr").count() > 3
+
+
+def _follows_the_theme(page, first) -> None:
+    assert first.get_attribute("data-theme") == "light"
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    page.wait_for_function("document.querySelector('.fk-stepper').dataset.theme === 'dark'")

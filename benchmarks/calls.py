@@ -17,6 +17,7 @@ from functools import partial
 import torch
 
 import fusekit as fk
+from fusekit.jit import JitFunction
 from fusekit.programs import PROGRAMS
 
 PROGRAM = {program.name: program for program in PROGRAMS}
@@ -86,7 +87,7 @@ def called(fn: Callable[..., object], arguments: Callable[[], tuple[object, ...]
     return fn(*arguments())
 
 
-def guard_of(compiled: fk.jit, arguments: Callable[[], tuple[object, ...]]) -> float | None:
+def guard_of(compiled: JitFunction, arguments: Callable[[], tuple[object, ...]]) -> float | None:
     """Of the last call's predicate; None where no predicate serves the call."""
     given = arguments()
     held = [predicate for predicate, _ in compiled._fast if predicate(given) is not None]

@@ -120,14 +120,14 @@ class _Backend:
     def _train(self, trained: Differentiated, flat: Sequence[Any]) -> Any:
         """AOT bumps the versions of inputs written in the graph once more, after it saved them: they are set back.
 
-        An input that requires grad is written by AOT itself, from a clone, and has its only bump from that.
+        An input that requires grad, or does so afterwards, is written by AOT itself, from a clone: its only bump.
         """
         tensors = [a for a in flat if isinstance(a, torch.Tensor)]
         self._versions.watched = [t for t in tensors if not t.requires_grad and not t.is_inference()]
         self._versions.now = ()
         out = trained(flat)
         for t, version in zip(self._versions.watched, self._versions.now, strict=False):
-            if t._version != version:
+            if t._version != version and not t.requires_grad:
                 C._autograd._unsafe_set_version_counter((t,), (version,))
         return out
 

@@ -32,3 +32,7 @@ class TextSyntaxError(FusekitError):
 
 class BackendUnavailable(FusekitError):
     """What a backend needs (a device, a compiler, a layout engine) is missing on this machine."""
+
+
+class CannotLower(FusekitError):
+    """No kernel for these ops: ``what`` fills the reason "cannot-lower" of the segmenter."""

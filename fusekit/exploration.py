@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from fusekit.errors import BackendUnavailable, FusekitError, UnsupportedError
 from fusekit.ids import NodeId
@@ -31,11 +31,14 @@ from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.run.repro import repro
 from fusekit.trace import Argument, Capture, Constant, Recording, record
 from fusekit.trace.cut import cut
+from fusekit.trace.numbers import exactly
+from fusekit.trace.shadow import parameters_of
 from fusekit.why import Explanation
 
 if TYPE_CHECKING:
     from fusekit.draw import Diagram
     from fusekit.notebook.widget import Stepper
+    from fusekit.run.profile import Profile
 
 __all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "cut", "diff", "explore", "overlap"]
 
@@ -112,7 +115,7 @@ class Exploration:
 
     @cached_property
     def _compiled(self) -> Compiled:
-        return lower_graph(self.graph)
+        return lower_graph(self.graph, self.options.backend)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -233,29 +236,17 @@ class Exploration:
         self, args: Sequence[object], kwargs: Mapping[str, object], leaves: Sequence[object]
     ) -> tuple[int | float, ...]:
         """The graph's parameters for these arguments."""
-        from fusekit.trace import differing
-        from fusekit.trace.numbers import exactly, slots_of
-        from fusekit.trace.shadow import Script
-
-        recording, examples = self.recording, self._examples()
-        explored, _ = tree_flatten((self.args, dict(self.kwargs)))
+        explored = tree_leaves((self.args, dict(self.kwargs)))
         was, now = ([exactly(x) for x in some if type(x) in (int, float)] for some in (explored, leaves))
-        if was == now:
-            return examples
-        found = Script(recording).numbers(self.fn, args, kwargs)
-        fixed = () if found is None else differing(slots_of(recording.program).values, found)
-        if found is None or set(fixed) - set(recording.parameters):
-            what = "these numbers are not the explored ones, and the program has no parameter for them"
-            raise FusekitError(what, None, "explore them anew, or use fk.jit")
-        return tuple(found[slot] for slot in recording.parameters)
-
-    def _examples(self) -> tuple[int | float, ...]:
-        return tuple(number.example for number in self.recording.graph.numbers())
+        found = self.recording.examples if was == now else parameters_of(self.recording, self.fn, args, kwargs)
+        if found is None:
+            raise FusekitError("these numbers make another program", None, "explore them anew, or use fk.jit")
+        return found
 
     def _execute(
         self, leaves: Sequence[object], inputs: Sequence[torch.Tensor], numbers: Sequence[int | float] | None = None
     ) -> object:
-        numbers = self._examples() if numbers is None else numbers
+        numbers = self.recording.examples if numbers is None else numbers
         flat = execute(self._plan, inputs, numbers, symbols(self.recording.objects, leaves))
         return restructure(self.recording, flat)
 
@@ -277,6 +268,23 @@ class Exploration:
 
             reports[step.name] = self._check(ours)
         return reports
+
+    def profile(self, seconds: float = 1.0) -> Profile:
+        """Time, bytes and GB/s of every segment, the share of the device's measured copy bandwidth, and eager beside.
+
+        Runs on clones for about ``seconds`` a segmented call, a whole call and eager. Raises BackendUnavailable where
+        the device is missing.
+        """
+        from fusekit.run.profile import profile
+
+        leaves, _ = tree_flatten((self.args, dict(self.kwargs)))
+        args, kwargs = self._cloned()
+        theirs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
+        captures = [s.entry.read() for s in self.recording.inputs if isinstance(s, Capture)]
+        eager = (lambda: self.fn(*args, **kwargs)), theirs, captures
+        given = self.recording.examples, symbols(self.recording.objects, leaves)
+        inputs, kernels = self._inputs(leaves), self._compiled.kernels
+        return profile(self.name, self.graph, self._plan, kernels, inputs, *given, eager, seconds)
 
     def _check(
         self, ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object], tolerance: Tolerance | None = None

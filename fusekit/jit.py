@@ -269,7 +269,7 @@ class JitFunction:
 
     def _compile(self, recording: Recording, numbers: Numbers) -> _Plan:
         steps = run_passes(recording.graph, self._options)
-        compiled = lower_graph(steps[-1].graph)
+        compiled = lower_graph(steps[-1].graph, self._options.backend)
         plan = plan_of(steps[-1].graph, compiled, recording.graph)
         return _Plan(plan, recording, Exploration(self._fn, (), {}, self._options, recording, steps, [plan]), numbers)
 

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fusekit.errors import UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower import CannotLower, Kernel, lower_segment
-from fusekit.passes import PIPELINE, Pass
+from fusekit.passes import PIPELINE, Pass, SchedulePass
 from fusekit.run.compile import compile_kernel
+from fusekit.run.cuda import kernel as cuda
+from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import Plan, make_plan
+from fusekit.schedule import Target
 from fusekit.why import Explanation
 
-BACKENDS = ("auto", "cpu")
+BACKENDS = ("auto", "cpu", "cuda", "sim")
 
 
 @dataclass(frozen=True)
 class Options:
     """How a function is compiled.
 
-    ``backend``: "auto" (by the arguments' device) or "cpu". ``precision``: "eager" rounds where eager rounds.
+    ``backend``: "auto" (by the arguments' device), "cpu", "cuda" (without a GPU it lowers and shows) or "sim" (CUDA's
+    kernels thread by thread, on small CPU tensors). ``precision``: "eager" rounds where eager rounds.
     ``strict``: a library call where a kernel was expected is an error. ``passes``: the pipeline, in order.
     """
 
@@ -54,16 +59,33 @@ class Step:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Kernels by segment, and why a pointwise segment has none."""
+    """Kernels by segment, why a segment has none, and who runs them: "cpu", "cuda" or "sim"."""
 
     kernels: Mapping[NodeId, Kernel]
     refused: Mapping[NodeId, str]
+    backend: str = "cpu"
+
+
+def backend_of(graph: Graph, backend: str) -> str:
+    """The backend that "auto" stands for: that of the device of the graph's memory."""
+    if backend != "auto":
+        return backend
+    kinds = {graph.block(block).device.partition(":")[0] for block in graph.blocks()}
+    return "cuda" if "cuda" in kinds else "cpu"
+
+
+def target_of(backend: str) -> Target:
+    """What kernels of a backend are made for."""
+    return "cpu" if backend == "cpu" else "cuda"
 
 
 def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | None = None) -> tuple[Step, ...]:
     """One step a pass, after the step ``trace``."""
     steps = [Step("trace", graph)]
+    target = target_of(backend_of(graph, options.backend))
     for one in options.passes:
+        if isinstance(one, SchedulePass):
+            one = replace(one, target=target)
         started = time.perf_counter()
         result = one(steps[-1].graph)
         steps.append(Step(one.name, result.graph, result.explanations, time.perf_counter() - started))
@@ -86,28 +108,50 @@ def _refuse_library_calls(steps: list[Step]) -> None:
         raise UnsupportedError(f"{graph.op(op).target} as a kernel ({why})", graph.op(op).origin or op, fix)
 
 
-def lower_graph(graph: Graph) -> Compiled:
+def lower_graph(graph: Graph, backend: str = "auto") -> Compiled:
     """The kernel of every pointwise segment; one that cannot be lowered runs op by op, and says why."""
+    backend = backend_of(graph, backend)
+    target, on_device = target_of(backend), backend_of(graph, "auto") == "cuda"
     kernels: dict[NodeId, Kernel] = {}
     refused: dict[NodeId, str] = {}
     for segment in graph.segments():
         if graph.segment(segment).scheduler != "pointwise":
             continue
         try:
-            kernels[segment] = lower_segment(graph, segment)
+            if target == "cpu" or (on_device and cuda.is_of_cpu(graph, segment)):
+                kernels[segment] = lower_segment(graph, segment)
+            else:
+                kernels[segment] = cuda.as_cuda(lower_segment(graph, segment, target=target), graph)
         except CannotLower as refusal:
             refused[segment] = str(refusal)
-    return Compiled(kernels, refused)
+    return Compiled(kernels, refused, backend)
+
+
+def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., None]]:
+    """What makes a callable of a kernel. Raises BackendUnavailable where the device is missing."""
+    if backend == "cpu":
+        return compile_kernel
+    if backend == "sim":
+        return simulated_kernel
+    device = cuda.device_of(graph)
+
+    def compiled(kernel: Kernel) -> Callable[..., None]:
+        if isinstance(kernel, cuda.CudaKernel):
+            return cuda.compile_kernel(kernel, device)
+        return compile_kernel(kernel)  # 0-d CPU tensors among CUDA ones
+
+    return compiled
 
 
 def plan_of(
     graph: Graph,
     compiled: Compiled,
     program: Graph | None = None,
-    compile: Callable[[Kernel], Callable[..., None]] = compile_kernel,
+    compile: Callable[[Kernel], Callable[..., None]] | None = None,
 ) -> Plan:
     """Everything that a call does, prepared; compiles the kernels that the cache does not hold.
 
     ``program``: the graph as recorded, which still tells every write and which results are arguments.
     """
-    return make_plan(graph, compiled.kernels, compile, lambda kernel: kernel.copies, program)
+    maker = compile or (compiler_of(graph, compiled.backend) if compiled.kernels else compile_kernel)
+    return make_plan(graph, compiled.kernels, maker, lambda kernel: kernel.copies, program)

@@ -1,4 +1,4 @@
-"""Calls after the first: numbers without recordings, predicates, threads, overlaps by the hundred, odd library calls."""
+"""Calls after the first: numbers without recordings, predicates, threads, many overlaps, odd library calls."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 import fusekit as fk
 from fusekit.errors import FusekitError
 from fusekit.run import decode
+from fusekit.run.plan import LastRun
 from fusekit.testing import differential
 
 
@@ -171,15 +172,16 @@ def test_last_run_belongs_to_a_thread() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        seen.append((one.last_run, fk.last_run()))
+        seen.extend((one.last_run, fk.last_run()))
         two(torch.ones(2))
-        seen.append((one.last_run, two.last_run.extern_calls, fk.last_run().extern_calls))
+        seen.extend((one.last_run, two.last_run, fk.last_run()))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [(None, None), (None, 1, 1)]
-    assert one.last_run.kernels == 1 == fk.last_run().kernels and two.last_run is None
+    called = LastRun(extern_calls=1)
+    assert seen == [None, None, None, called, called]
+    assert one.last_run == fk.last_run() == LastRun(kernels=1) and two.last_run is None
 
 
 def test_a_call_that_raises_leaves_no_counts() -> None:

@@ -6,8 +6,6 @@ import tomllib
 import pytest
 
 from fusekit import cli, doctor
-from fusekit.dynamo_backend import backend
-from fusekit.errors import UnsupportedError
 
 
 def test_version_is_the_packages(capsys):
@@ -91,8 +89,3 @@ def test_doctor_asks_for_what_the_project_needs(root):
 )
 def test_releases_compare_as_numbers(version, numbers):
     assert doctor._release(version) == numbers
-
-
-def test_the_dynamo_backend_says_what_to_do_instead():
-    with pytest.raises(UnsupportedError, match=r"fusekit\.jit\(fn\)"):
-        backend(None, ())

@@ -16,7 +16,7 @@ from fusekit.domains.reference import (
     roots,
     space_of,
 )
-from fusekit.domains.replay import accesses, guards, tensor_domain
+from fusekit.domains.replay import accesses, guards, needed_from, tensor_domain
 from fusekit.domains.store import read_allocation, read_loops, write_allocation, write_loops
 from fusekit.domains.transforms import (
     MergeAxes,
@@ -45,6 +45,7 @@ __all__ = [
     "TransformBy",
     "accesses",
     "guards",
+    "needed_from",
     "place",
     "print_chain",
     "read_allocation",

@@ -6,7 +6,7 @@ reference's loops whose variables occur in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from fusekit.domains.loop import LoopDomain
@@ -24,13 +24,19 @@ def accesses(graph: Graph, segment: NodeId, reference: Reference, index: Sequenc
     ``index`` is the logical index in the reference's space. The search ends after ``MOST`` pairs, and a root
     that the space has no room for is left out.
     """
-    found: dict[NodeId, list[Index]] = {}
-    todo: list[tuple[NodeId, Index]] = []
+    starts: list[tuple[NodeId, Index]] = []
     for root in roots(graph, segment):
         if not reference.has_room(space_of(graph, root)):
             continue
         at = place(space_of(graph, root), reference, index).index
-        todo += [(tensor, at) for tensor in graph.operands(root)]
+        starts += [(tensor, at) for tensor in graph.operands(root)]
+    return needed_from(graph, starts)
+
+
+def needed_from(graph: Graph, starts: Iterable[tuple[NodeId, Index]]) -> dict[NodeId, list[Index]]:
+    """Every tensor that these (tensor, index) pairs need, themselves too, as in ``accesses``."""
+    found: dict[NodeId, list[Index]] = {}
+    todo = list(starts)
     count = 0
     while todo and count < MOST:
         tensor, at = todo.pop()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import cast
 
-from fusekit.domains import LoopDomain, Reference
+from fusekit.domains import LoopDomain, Placed, Reference
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Layout
@@ -15,13 +15,14 @@ from fusekit.lower.contexts import Ranges, contexts, simplify, visible
 from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
 from fusekit.lower.loops import Loops, is_thread, loops_of
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Item, Puller, Steps, open_guards
-from fusekit.lower.plan import REDUCE, Plan, level_of, order_loops, plan_roots, set_steps
+from fusekit.lower.nest import Item, Puller, Steps
+from fusekit.lower.placement import anchored
 from fusekit.lower.program import ALWAYS, Accumulate, Cases, Store, Test
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
 from fusekit.lower.vectors import without_lane
+from fusekit.schedule.plan import REDUCE, Plan, level_of, open_guards, order_loops, plan_roots, set_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,15 @@ def _build(
     graph, reference = segment.graph, segment.reference
     loops = loops_of(reference, domain, target, vectors)
     anchors = list(_anchors(segment))
-    first = plan_roots(graph, segment.roots, reference, loops, anchors)
-    loops = loops.reordered(order_loops(loops, first.values()))
-    plans = set_steps(plan_roots(graph, segment.roots, reference, loops, anchors), loops)
+
+    def places(op: NodeId, loops: Loops) -> Placed | None:
+        block, region = _place(graph, graph.operands(op)[1])
+        return anchored(region, block, loops.space, loops.index, anchors)
+
+    first = plan_roots(graph, segment.roots, reference, loops, lambda op: places(op, loops))
+    ordered = loops.reordered(order_loops(loops, first.values()))
+    plans = plan_roots(graph, segment.roots, reference, ordered, lambda op: places(op, ordered))
+    plans, loops = set_steps(plans, ordered), ordered
     plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
     inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])

@@ -14,10 +14,10 @@ from fusekit.ir import Graph
 from fusekit.lower.loops import Loops, is_block, is_thread
 from fusekit.lower.names import Names
 from fusekit.lower.nest import Steps
-from fusekit.lower.plan import Plan
 from fusekit.lower.program import Combine, Finish, Fold, Init, LaunchAxis
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.target import Target
+from fusekit.schedule.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

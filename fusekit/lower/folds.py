@@ -1,11 +1,10 @@
-"""Texts of folds: where an accumulator starts, and how two become one."""
+"""Texts of folds across lanes, threads and blocks: how two accumulators become one."""
 
 from __future__ import annotations
 
-from fusekit.dtypes import BOOL, F32, DType
+from fusekit.dtypes import F32, DType
 from fusekit.lower.program import Fold
 from fusekit.lower.scalars import HALVES
-from fusekit.ops import REGISTER, literal
 
 ARG = {Fold.ARGMAX: "argmax_of", Fold.ARGMIN: "argmin_of"}
 WORDS = {Fold.SUM: "sum", Fold.PROD: "prod", Fold.MAX: "max", Fold.MIN: "min", Fold.ANY: "max", Fold.ALL: "min"}
@@ -15,29 +14,6 @@ WORDS = {Fold.SUM: "sum", Fold.PROD: "prod", Fold.MAX: "max", Fold.MIN: "min", F
 def carried(dtype: DType) -> DType:
     """The dtype as which a register travels through scratch and shared memory."""
     return F32 if dtype in HALVES else dtype
-
-
-def identity(fold: Fold, dtype: DType) -> str:
-    """The accumulator of no element."""
-    match fold:
-        case Fold.SUM | Fold.ANY:
-            return literal(0, dtype)
-        case Fold.PROD | Fold.ALL:
-            return literal(1, dtype)
-        case Fold.MAX | Fold.ARGMAX:
-            return _extreme(dtype, -1)
-        case Fold.MIN | Fold.ARGMIN:
-            return _extreme(dtype, 1)
-
-
-def _extreme(dtype: DType, sign: int) -> str:
-    if dtype is BOOL:
-        return str(sign > 0)
-    if dtype.is_floating:
-        return f"{REGISTER[dtype]}({'-' if sign < 0 else ''}np.inf)"
-    bits = 8 * dtype.width
-    low, high = (0, (1 << bits) - 1) if dtype.kind == "uint" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    return f"{REGISTER[dtype]}({high if sign > 0 else low})"
 
 
 def joined(fold: Fold, a: str, b: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -14,7 +15,6 @@ from fusekit.ir import Segment as SegmentPayload
 from fusekit.lower.assemble import Ways, assemble
 from fusekit.lower.build import Nest, Segment, build
 from fusekit.lower.hazards import Protected, protect
-from fusekit.lower.plan import REDUCE
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
 from fusekit.lower.program import For, Load, Param, Program, Store
 from fusekit.lower.refuse import CannotLower
@@ -24,6 +24,8 @@ from fusekit.lower.target import Name as TargetName
 from fusekit.memory import Race
 from fusekit.ops import REGISTER
 from fusekit.schedule import Schedule, choose, parse_schedule
+from fusekit.schedule.simple import simple
+from fusekit.schedule.plan import REDUCE
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200
@@ -84,23 +86,37 @@ def lower_segment(
     safe = protect(nest, ordered and role.ordered)
     ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", threaded and _is_parallel(nest, safe))
     program = assemble(graph, nest, ways)
-    source = print_cpu(program, name, graph, _notes(graph, nest))
+    source = _printer(target)[1](program, name, graph, _notes(graph, nest))
     return _kernel(source, program, nest, safe)
 
 
 def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Target, limit: int) -> Nest:
-    """The nest of the schedule; where nobody asked for it and it does not lower, that of untransformed loops."""
+    """The nest of the schedule; where nobody asked for it and it does not lower, of the first simpler one that does."""
     graph, reference = whole.graph, whole.reference
-    own = graph.segment(segment).schedule
-    if schedule is None and own:
-        schedule = parse_schedule(own)
-    asked = schedule or choose(graph, segment, target.name).schedule
+    payload = graph.segment(segment)
+    is_asked = schedule is not None or payload.by == "given"
+    if schedule is None:
+        own = payload.schedule
+        schedule = parse_schedule(own) if own else choose(graph, segment, target.name).schedule
+    reserved, _ = _printer(target.name)
     try:
-        return build(whole, asked.check(reference), target, RESERVED, limit)
-    except CannotLower:
-        if schedule is not None or not asked.transforms:
+        return build(whole, schedule.check(reference), target, reserved, limit)
+    except CannotLower as refusal:
+        if is_asked:
             raise
-        return build(whole, reference.loops(), target, RESERVED, limit)
+        for other in (*simple(graph, segment, target.name), Schedule()):
+            with suppress(CannotLower):
+                return build(whole, other.check(reference), target, reserved, limit)
+        raise refusal
+
+
+def _printer(target: TargetName) -> tuple[frozenset[str], Callable[..., Source]]:
+    """Words that the target's source needs itself, and what prints it."""
+    if target == "cpu":
+        return RESERVED, print_cpu
+    from fusekit.lower.print_cuda import RESERVED_CUDA, print_cuda
+
+    return RESERVED_CUDA, print_cuda
 
 
 def _is_parallel(nest: Nest, safe: Protected) -> bool:

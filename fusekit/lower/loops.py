@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fusekit.domains import LoopDomain, Reference
-from fusekit.index import Div, Form, Mod, Var, substitute
-from fusekit.ir import Guard, Kind, Parallel
+from fusekit.index import Form, Var, substitute
+from fusekit.ir import Guard, Kind
 from fusekit.lower.program import LaunchAxis
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.target import Target
+from fusekit.schedule.plan import Space
 
-ZERO = Form()
 MOST_COPIES = 256  # statements that one root may become by unrolling
 
 
 @dataclass(frozen=True, slots=True)
-class Loops:
-    """``index``: the logical index in the reference's space at an iteration, right where all ``bounds`` hold.
+class Loops(Space):
+    """``axes``: indices that the launch gives; ``expand``: loops that are unrolled; ``lanes``: the one that is a vector.
 
-    ``order``: loops that the kernel runs, outermost first; ``axes``: indices that the launch gives; ``expand``: loops
-    that are unrolled; ``lanes``: the one that is a vector. ``folded``: variables of reduced axes of the reference.
-    ``shared``: a loop that the schedule gives to blocks.
+    ``shared``: loops that the schedule gives to blocks.
     """
 
-    space: tuple[int, ...]
-    index: tuple[Form, ...]
-    bounds: tuple[Guard, ...]
-    order: tuple[Var, ...]
     axes: tuple[LaunchAxis, ...] = ()
     expand: tuple[Var, ...] = ()
     lanes: Var | None = None
-    folded: frozenset[Var] = frozenset()
     shared: frozenset[Var] = frozenset()
-
-    def depth(self, free: Iterable[Var]) -> int:
-        """How many loops are around a statement whose index has these variables."""
-        free = set(free)
-        return max((k + 1 for k, var in enumerate(self.order) if var in free), default=0)
-
-    def place(self, var: Var) -> int | None:
-        """The depth of a loop; None for what is no loop of the kernel."""
-        return self.order.index(var) if var in self.order else None
 
     @property
     def given(self) -> frozenset[Var]:
@@ -95,8 +79,8 @@ def loops_of(reference: Reference, domain: LoopDomain, target: Target, vectors: 
     _check_copies(expand)
     index = derived.of(domain.logical)
     return Loops(
-        reference.shape, index, derived.bounds, tuple(order), tuple(axes), tuple(expand), lanes,
-        frozenset(folded), frozenset(shared),
+        reference.shape, index, derived.bounds, tuple(order), frozenset(folded),
+        tuple(axes), tuple(expand), lanes, frozenset(shared),
     )  # fmt: skip
 
 
@@ -108,16 +92,9 @@ def _check_copies(expand: Sequence[Var]) -> None:
         raise CannotLower(f"unrolled loops would copy every statement {copies} times")
 
 
-def has_division(form: Form) -> bool:
-    return any(isinstance(atom, Div | Mod) for atom, _ in form.terms)
-
-
 def is_thread(axis: LaunchAxis) -> bool:
     return axis.parallel.is_thread
 
 
 def is_block(axis: LaunchAxis) -> bool:
     return axis.parallel.is_block
-
-
-__all__ = ["Loops", "Parallel", "has_division", "is_block", "is_thread", "loops_of"]

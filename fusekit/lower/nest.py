@@ -37,6 +37,7 @@ from fusekit.lower.program import (
 )
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of
+from fusekit.schedule.plan import open_guards
 
 Index = tuple[Form, ...]
 Steps = tuple[int, ...]
@@ -212,10 +213,12 @@ class Puller:
             raise NoVectors("each lane looks up at a position of its own")
         known = ("position", name, extent)
         if known not in self._made:
-            wanted = self.names.fresh(f"at_{name}")
-            expr = Convert(Name(name), self.graph.tensor(tensor).dtype, I64)
-            statement = Assign(wanted, expr, I64, (node,))
-            self._made[known] = self._add(Item(statement, ((name, frozenset()),), item.free, item.path, item.step))
+            dtype, wanted = self.graph.tensor(tensor).dtype, name
+            if dtype is not I64:
+                wanted = self.names.fresh(f"at_{name}")
+                statement = Assign(wanted, Convert(Name(name), dtype, I64), I64, (node,))
+                self._add(Item(statement, ((name, frozenset()),), item.free, item.path, item.step))
+            self._made[known] = wanted
             self.positions[Var(wanted, extent)] = wanted
         return Form.of(Var(self._made[known], extent))
 
@@ -368,18 +371,6 @@ class Puller:
             own = self.graph.tensor(tensor).dtype
             operands.append(Name(name) if own == dtype else Convert(Name(name), own, dtype))
         return Apply(scalar, tuple(operands), scalar.result)
-
-
-def open_guards(guards: Sequence[Guard] | object) -> tuple[Guard, ...] | None:
-    """The guards that intervals do not prove; None when they refute one."""
-    left: list[Guard] = []
-    for guard in cast("Sequence[Guard]", guards):
-        low, high = guard.form.bounds
-        if high < 0 or low >= guard.extent or guard.extent <= 0:
-            return None
-        if (low < 0 or high >= guard.extent) and guard not in left:
-            left.append(guard)
-    return tuple(left)
 
 
 def _word(target: str) -> str:

@@ -6,20 +6,12 @@ A bad place is never wrong: it costs a snapshot or a recomputation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from fusekit.domains import Placed
 from fusekit.ids import NodeId
 from fusekit.index import Form
-from fusekit.ir import Guard, Layout
+from fusekit.ir import Layout
 from fusekit.memory import Kind, locate, nested
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A root runs at ``index`` of its own tensor, in the iterations where all ``guards`` hold."""
-
-    index: tuple[Form, ...]
-    guards: tuple[Guard, ...] = ()
 
 
 def anchored(

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from typing import assert_never
 
-from fusekit.dtypes import I64, DType
-from fusekit.index import Div, Form, Mod, Var, substitute
+from fusekit.dtypes import I64
+from fusekit.ids import NodeId
+from fusekit.index import Form
 from fusekit.ir import Graph, Parallel
 from fusekit.lower import scalars
-from fusekit.lower.folds import ARG, arg_function, identity, joined
+from fusekit.lower.folds import ARG, arg_function, joined
+from fusekit.lower.print_access import AccessPrinter
 from fusekit.lower.print_lanes import Functions, Run, is_lanewise
-from fusekit.lower.print_threads import Scratch, Threads, Vector, scratch_of
-from fusekit.lower.printing import Printer, Source, cases_text, clamped, import_from, source_of
+from fusekit.lower.print_threads import Threads, Vector, scratch_of
+from fusekit.lower.printing import Source, cases_text, import_from, source_of
 from fusekit.lower.program import (
     Accumulate,
     Assign,
@@ -68,13 +71,20 @@ RESERVED_CUDA = frozenset({
 
 
 def print_cuda(
-    program: Program, name: str, graph: Graph, notes: Iterable[str] = (), *, vectors: bool = True
+    program: Program,
+    name: str,
+    graph: Graph,
+    notes: Iterable[str] = (),
+    *,
+    vectors: bool = True,
+    values: Collection[str] = (),
 ) -> Source:
     """The source of a program; ``notes`` become comments under the function's head.
 
-    ``vectors``: False for memory that may start anywhere, where every access is one element.
+    ``vectors``: False for memory that may start anywhere, where every access is one element. ``values``: parameters
+    that are no address but the one element there.
     """
-    printer = CudaPrinter(graph, program, vectors)
+    printer = CudaPrinter(graph, program, vectors, values)
     printer.indent = 1
     for note in notes:
         printer.put(f"# {note}")
@@ -112,26 +122,17 @@ def launch_shape(program: Program) -> tuple[Extent, Extent]:
 # ---- the text -----------------------------------------------------------------------------------------------------
 
 
-class CudaPrinter(Printer):
-    def __init__(self, graph: Graph, program: Program, vectors: bool):
-        super().__init__(graph)
-        self.program, self.vectors = program, vectors
-        self.count = program.lanes.extent if program.lanes else 1
+class CudaPrinter(AccessPrinter):
+    def __init__(self, graph: Graph, program: Program, vectors: bool, values: Collection[str]):
+        super().__init__(graph, program, vectors, values)
         self.taken = {name for s in walk(program.body) if (name := made(s)) is not None} | RESERVED_CUDA
         self.taken |= {param.name for param in program.params}
         self.functions = Functions(graph, self.fresh)
         self.threads = Threads(self)
         self.folds: set[Fold] = set()
-        self.needs_lanes = False
-        self.lane_names = {s.name for s in walk(program.body) if isinstance(s, Load | Assign | TileLoad) and s.lanes}
-        self.loops = 0
-        self.readers: dict[str, int] = {}
-        for statement in walk(program.body):
-            if not isinstance(statement, If | For):
-                for name in reads(statement):
-                    self.readers[name] = self.readers.get(name, 0) + 1
-        self.held: dict[str, str] = {}
-        self.inside: dict[str, str] = {}
+        self.derived: dict[tuple[str, str], str] = {}
+        self.readers = Counter(n for s in walk(program.body) if not isinstance(s, If | For) for n in reads(s))
+        self.needs_lanes, self.loops, self.start = False, 0, 0
 
     def fresh(self, wanted: str) -> str:
         name, count = wanted, 0
@@ -155,8 +156,8 @@ class CudaPrinter(Printer):
         """The indices that the launch gives, and the numbers of the lanes where some value needs them."""
         axes = self.program.axes
         if axes:
-            names, calls = (", ".join(texts) for texts in zip(*((a.var.name, f"{AXES[a.parallel]}()") for a in axes)))
-            self.put(f"{names} = {calls}")
+            calls = ", ".join(f"{AXES[axis.parallel]}()" for axis in axes)
+            self.put(f"{', '.join(axis.var.name for axis in axes)} = {calls}")
         self.start = len(self.lines)
 
     def number_lanes(self) -> None:
@@ -164,30 +165,6 @@ class CudaPrinter(Printer):
         if self.needs_lanes:
             text = f"    {LANES} = ({', '.join(f'np.int64({k})' for k in range(self.count))})"
             self.lines.insert(self.start, (text, ()))
-
-    def _vectors_in(self, names: Iterable[str]) -> bool:
-        return any(name in self.lane_names for name in names)
-
-    # ---- positions: 64 bits, with 32-bit division where neither operand can be negative or large
-
-    def form(self, form: Form) -> str:
-        out = ""
-        for atom, c in form.terms:
-            text = self._atom(atom)
-            part = text if abs(c) == 1 else f"{abs(c)}*{text}"
-            out += (" - " if c < 0 else " + ") + part if out else ("-" if c < 0 else "") + part
-        if not out:
-            return str(form.const)
-        return f"{out} {'-' if form.const < 0 else '+'} {abs(form.const)}" if form.const else out
-
-    def _atom(self, atom: Var | Div | Mod) -> str:
-        if isinstance(atom, Var):
-            return self.inside.get(atom.name, atom.name)
-        low, high = atom.of.bounds
-        sign = "//" if isinstance(atom, Div) else "%"
-        if low >= 0 and high < 1 << 32 and atom.by < 1 << 32:
-            return f"{'div_u32' if sign == '//' else 'mod_u32'}({self.form(atom.of)}, {atom.by})"
-        return f"(({self.form(atom.of)}){sign}{atom.by})"
 
     # ---- statements
 
@@ -237,9 +214,6 @@ class CudaPrinter(Printer):
             case _:
                 assert_never(statement)
 
-    def repeated(self, text: str) -> str:
-        return f"repeat_lanes({text}, {self.count})"
-
     def loop(self, loop: For) -> None:
         n = loop.var.extent
         end = f"min({n}, {self.form(loop.stop)})" if loop.stop is not None else str(n)
@@ -247,108 +221,6 @@ class CudaPrinter(Printer):
         self.loops += 1
         self.nested(loop.body)
         self.loops -= 1
-
-    # ---- memory
-
-    def chunk(self, address: Form, width: int, *, unit: int) -> int:
-        """Elements of one access: the most that are one aligned vector. ``unit``: step of neighbours in the address."""
-        lanes = self.program.lanes
-        if lanes is None or not self.vectors or address.coefficient(lanes) != unit or self._vectors_in(names_in(address)):
-            return 1
-        rest = address - Form.of(lanes) * unit
-        count = WIDEST // width
-        while count > 1 and (self.count % count or not rest.is_divisible(unit * count)):
-            count //= 2
-        return count
-
-    def at_lane(self, form: Form, lane: int) -> tuple[Form, dict[str, str]]:
-        """The form at a lane, and how vectors in it are spelled there."""
-        lanes = self.program.lanes
-        names = {name: f"{name}[{lane}]" for name in names_in(form) if name in self.lane_names}
-        return (substitute(form, {lanes: Form.of(lane)}) if lanes else form), names
-
-    def pieces(self, address: Form, count: int) -> Iterable[tuple[int, Form]]:
-        """(first lane, address) of every access."""
-        for lane in range(0, self.count, count):
-            form, self.inside = self.at_lane(address, lane)
-            yield lane, form
-        self.inside = {}
-
-    def load(self, load: Load) -> None:
-        width, lanes = load.dtype.width, self.program.lanes
-        count = self.chunk(load.address, width, unit=width) if load.lanes else 1
-        if load.clamp and count > 1 and any(edge % (count * width) for edge in load.clamp):
-            count = 1
-        varies = lanes in load.address.free or self._vectors_in(names_in(load.address))
-        whole = load.address if load.lanes and varies else None
-
-        def one(address: Form) -> str:
-            base, at = self.element(load.memory, address, load.dtype)
-            if load.clamp:
-                at = clamped(at, address, load.clamp, width, count)
-            return f"load_{_tail(load.dtype, count)}({base}, {at})"
-
-        if whole is None:
-            text = one(load.address)
-            self.put(f"{load.name} = {text}", load.ops)
-            if load.lanes:
-                self.put(f"{load.name} = {self.repeated(load.name)}", load.ops)
-            return
-        self._vector(load.name, [one(form) for _, form in self.pieces(whole, count)], count, load)
-
-    def _vector(self, name: str, texts: list[str], count: int, statement: Load | TileLoad) -> None:
-        """A vector of accesses of ``count`` elements each."""
-        ops = statement.ops if isinstance(statement, Load) else ()
-        if count == self.count > 1:
-            self.put(f"{name} = {texts[0]}", ops)
-        elif count > 1:
-            self._list(f"{name} = (", texts, " + ", ")", ops)
-        else:
-            self._list(f"{name} = (", texts, ", ", ")", ops)
-
-    def _list(self, head: str, texts: list[str], between: str, tail: str, ops: tuple) -> None:
-        line = head + between.join(texts) + tail
-        if len(line) + 4 * self.indent <= 118:
-            self.put(line, ops)
-            return
-        self.put(head, ops)
-        for k, text in enumerate(texts):
-            self.put(f"    {text}{between.rstrip() if k + 1 < len(texts) else tail[:-1]}", ops)
-        self.put(")")
-
-    def store(self, store: Store) -> None:
-        count = self.chunk(store.address, store.dtype.width, unit=store.dtype.width) if store.lanes else 1
-        value = store.value
-        if not store.lanes:
-            base, at = self.element(store.memory, store.address, store.dtype)
-            self.put(f"store_{store.dtype}({base}, {at}, {value})", store.ops)
-            return
-        for lane, form in self.pieces(store.address, count):
-            base, at = self.element(store.memory, form, store.dtype)
-            self.put(f"store_{_tail(store.dtype, count)}({base}, {at}, {self._part(value, lane, count)})", store.ops)
-
-    def _part(self, value: str, lane: int, count: int) -> str:
-        if count == self.count:
-            return value
-        return f"{value}[{lane}]" if count == 1 else f"{value}[{lane}:{lane + count}]"
-
-    def tile_load(self, load: TileLoad) -> None:
-        count = self.chunk(load.at, load.dtype.width, unit=1) if load.lanes else 1
-        if not load.lanes:
-            self.put(f"{load.name} = load_shared_{load.dtype}({load.tile}, {self.form(load.at)})")
-            return
-        word = f"load_shared_{_tail(load.dtype, count)}"
-        texts = [f"{word}({load.tile}, {self.form(form)})" for _, form in self.pieces(load.at, count)]
-        self._vector(load.name, texts, count, load)
-
-    def tile_store(self, store: TileStore) -> None:
-        if not store.lanes:
-            self.put(f"store_shared_{store.dtype}({store.tile}, {self.form(store.at)}, {store.value})")
-            return
-        count = self.chunk(store.at, store.dtype.width, unit=1)
-        word = f"store_shared_{_tail(store.dtype, count)}"
-        for lane, form in self.pieces(store.at, count):
-            self.put(f"{word}({store.tile}, {self.form(form)}, {self._part(store.value, lane, count)})")
 
     # ---- vectors
 
@@ -390,7 +262,7 @@ class CudaPrinter(Printer):
             lines += [(self._noted(text, statement.ops), statement.ops) for text in self.one(statement)]
             target = self._targets(statement)
             written.update(target)
-            if isinstance(statement, Accumulate) or self.readers.get(statement.name, 0) > own.get(statement.name, 0):
+            if isinstance(statement, Accumulate) or self.readers[statement.name] > own.get(statement.name, 0):
                 outputs.update(dict.fromkeys(target))
         if not outputs:
             return
@@ -398,7 +270,7 @@ class CudaPrinter(Printer):
             for text, op in lines:
                 self.put(text, op)
             return
-        if not self._vectors_in(inputs):
+        if not self.vectors_in(inputs):
             inputs[LANES] = None
         self.needs_lanes |= LANES in inputs
         made = Run(tuple(lines), tuple(inputs), tuple(outputs), tuple(ops))
@@ -424,7 +296,7 @@ class CudaPrinter(Printer):
         held = self.accumulator(statement.name, statement.lanes)
         return [held, self.position_of(held)] if statement.fold.is_arg else [held]
 
-    def _noted(self, text: str, ops: tuple) -> str:
+    def _noted(self, text: str, ops: tuple[NodeId, ...]) -> str:
         origin = self.graph.op(ops[0]).origin if ops else None
         return text if origin is None else f"{text}  # {origin.file.rsplit('/', 1)[-1]}:{origin.line}"
 
@@ -439,24 +311,18 @@ class CudaPrinter(Printer):
         return self._derived(accumulator, "at")
 
     def _derived(self, name: str, suffix: str) -> str:
-        key = f"{name} {suffix}"
-        if key not in self.held:
-            self.held[key] = self.fresh(f"{name}_{suffix}")
+        key = name, suffix
+        if key not in self.derived:
+            self.derived[key] = self.fresh(f"{name}_{suffix}")
             if suffix == "lanes" or name in self.lane_names:
-                self.lane_names.add(self.held[key])
-        return self.held[key]
+                self.lane_names.add(self.derived[key])
+        return self.derived[key]
 
     def held_in(self, combine: Combine) -> Vector:
         """The accumulator that a combine works on."""
         name = self.accumulator(combine.name, combine.lanes)
         at = self.position_of(name) if combine.fold.is_arg else None
         return Vector(name, at, self.count if combine.lanes else 0, combine.dtype)
-
-    def lane_forms(self, form: Form, lanes: bool) -> list[tuple[int | None, str]]:
-        """(lane, text of the position there); of a scalar only one, without a lane."""
-        if not lanes:
-            return [(None, self.form(form))]
-        return [(lane, self.form(at)) for lane, at in self.pieces(form, 1)]
 
     def pairs(self, fold: Fold) -> None:
         """The function that joins pairs, once."""
@@ -466,7 +332,7 @@ class CudaPrinter(Printer):
 
     def init(self, init: Init) -> None:
         name = self.accumulator(init.name, init.lanes)
-        text = identity(init.fold, init.dtype)
+        text = scalars.identity(init.fold, init.dtype)
         self.put(f"{name} = {self.repeated(text) if init.lanes else text}")
         if init.fold.is_arg:
             at = "np.int64(0)"
@@ -499,10 +365,6 @@ class CudaPrinter(Printer):
     def across_blocks(self, combines: Sequence[Combine]) -> None:
         for text in self.threads.finished(combines):
             self.put(text)
-
-
-def _tail(dtype: DType, count: int) -> str:
-    return f"{dtype}x{count}" if count > 1 else str(dtype)
 
 
 def _kind(statement: Statement) -> str:

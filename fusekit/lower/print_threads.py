@@ -1,20 +1,20 @@
 """Texts of reductions across the threads of a block and across the blocks of a grid.
 
-Threads along x: shuffles inside a warp, then one slot of shared memory, where their number is a power of two. Everything
-else goes through shared memory, one thread after the other. Blocks leave partial results in scratch memory, and the last
-one to come reads them all, in a fixed order.
+Threads along x: shuffles inside a warp, then one slot of shared memory, where their number is a power of two.
+Everything else goes through shared memory, one thread after the other. Blocks leave partial results in scratch memory,
+and the last one to come reads them all, in a fixed order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fusekit.dtypes import I32, I64, DType
 from fusekit.ir import Parallel
 from fusekit.lower import scalars
-from fusekit.lower.folds import ARG, WORDS, carried, identity, joined
+from fusekit.lower.folds import ARG, WORDS, carried, joined
 from fusekit.lower.print_lanes import Run
 from fusekit.lower.program import Combine, Fold, LaunchAxis, Program
 from fusekit.lower.uses import walk
@@ -49,13 +49,24 @@ class Vector:
         return [(self.name, carried(self.dtype)), *([(self.at, I64)] if self.at else [])]
 
 
-def linear(axes: Sequence[LaunchAxis]) -> tuple[str, int]:
-    """(text of the number among the axes' threads or blocks with x fastest, how many there are)."""
+def linear(axes: Sequence[LaunchAxis], names: Mapping[str, str] | None = None) -> tuple[str, int]:
+    """(text of the number among the axes' threads or blocks with x fastest, how many there are).
+
+    ``names``: what stands in place of an index.
+    """
     terms, total = list[str](), 1
     for axis in sorted(axes, key=lambda axis: axis.parallel.name):
-        terms.append(axis.var.name if total == 1 else f"{total}*{axis.var.name}")
+        name = (names or {}).get(axis.var.name, axis.var.name)
+        terms.append(name if total == 1 else f"{total}*{name}")
         total *= axis.var.extent
     return " + ".join(terms) or "0", total
+
+
+def part_of(vector: str, lane: int, count: int, lanes: int) -> str:
+    """``count`` lanes of a vector of ``lanes``, from ``lane`` on."""
+    if count == lanes:
+        return vector
+    return f"{vector}[{lane}]" if count == 1 else f"{vector}[{lane}:{lane + count}]"
 
 
 def times(k: int, text: str) -> str:
@@ -162,9 +173,7 @@ class Threads:
             lines += self._stores("store_shared", slot, mine, name, dtype, held.lanes)
         lines += ["sync_threads()", *self._start(held, fold)]
         counters = {axis.var.name: self.printer.fresh(f"k{axis.var.name[-1]}") for axis in axes}
-        other = mine
-        for name, counter in counters.items():
-            other = " + ".join(term.replace(name, counter) if term.endswith(name) else term for term in other.split(" + "))
+        other, _ = linear(self.block, counters)
         heads = [(counters[axis.var.name], axis.var.extent) for axis in axes]
         indent = "    " * len(heads)
         lines += [f"{'    ' * k}for {name} in range({extent}):" for k, (name, extent) in enumerate(heads)]
@@ -185,7 +194,7 @@ class Threads:
             return [f"{word}_{dtype}({base}, {at}, {name})"]
         count, firsts = self._pieces(dtype, lanes)
         tail = f"{dtype}x{count}" if count > 1 else str(dtype)
-        parts = [name if count == lanes else f"{name}[{k}:{k + count}]" if count > 1 else f"{name}[{k}]" for k in firsts]
+        parts = [part_of(name, k, count, lanes) for k in firsts]
         places = [f"{times(lanes, at)}{_plus(k)}" for k in firsts]
         return [f"{word}_{tail}({base}, {place}, {part})" for place, part in zip(places, parts, strict=True)]
 
@@ -201,7 +210,7 @@ class Threads:
         """The accumulator of no element, again."""
         return [
             f"{name} = {self.printer.repeated(text) if held.lanes else text}"
-            for (name, _), text in zip(held.parts, (identity(fold, held.dtype), "np.int64(0)"), strict=False)
+            for (name, _), text in zip(held.parts, (scalars.identity(fold, held.dtype), "np.int64(0)"), strict=False)
         ]
 
     def _join(self, held: Vector, fold: Fold, texts: Sequence[str]) -> str:
@@ -228,7 +237,7 @@ class Threads:
         starts = _starts(combines)
         for combine, start in zip(combines, starts, strict=False):
             lines += self._leave(combine, start)
-        block, blocks = linear(axes)
+        _, blocks = linear(axes)
         kept, _ = linear([a for a in self.printer.program.axes if a.parallel.is_block and a not in axes])
         counter = "counters" if kept == "0" else f"counters + {times(4, kept)}"
         lines += [f"if not last_block({counter}, shared_memory(4), {blocks}):", "    return"]
@@ -236,19 +245,19 @@ class Threads:
             lines += self._gather(combine, start)
         return lines
 
-    def _places(self, combine: Combine, start: int, block: str) -> list[tuple[str, str, DType, str]]:
-        """(name, base, dtype, element) of what a block leaves."""
+    def _places(self, combine: Combine, start: int) -> list[tuple[str, str, DType]]:
+        """(name, base, dtype) of what a block leaves."""
         held, (_, blocks) = self.printer.held_in(combine), linear(combine.axes)
-        out: list[tuple[str, str, DType, str]] = []
+        out: list[tuple[str, str, DType]] = []
         for name, dtype in held.parts:
-            out.append((name, f"partials + {start}" if start else "partials", dtype, block))
+            out.append((name, f"partials + {start}" if start else "partials", dtype))
             start += (blocks * combine.size * dtype.width + 15) // 16 * 16
         return out
 
     def _leave(self, combine: Combine, start: int) -> list[str]:
         block, _ = linear(combine.axes)
         lines: list[str] = []
-        for name, base, dtype, block in self._places(combine, start, block):
+        for name, base, dtype in self._places(combine, start):
             for lane, at in self.printer.lane_forms(combine.at, combine.lanes):
                 value = name if lane is None else f"{name}[{lane}]"
                 lines.append(f"store_{dtype}({base}, {times(combine.size, block)} + {at}, {value})")
@@ -265,12 +274,11 @@ class Threads:
         span = f"range({mine}, {blocks}, {step})" if shared else f"range({blocks})"
         lines = [*self._start(held, fold), f"for {k} in {span}:"]
         loads: list[str] = []
-        for _, base, dtype, block in self._places(combine, start, k):
+        for _, base, dtype in self._places(combine, start):
             texts = [
-                f"load_{dtype}({base}, {times(combine.size, block)} + {at})"
+                f"load_{dtype}({base}, {times(combine.size, k)} + {at})"
                 for _, at in self.printer.lane_forms(combine.at, combine.lanes)
             ]
             loads.append(f"({', '.join(texts)})" if combine.lanes else texts[0])
         lines.append(f"    {self._join(held, fold, loads)}")
         return lines + (self._across(held, fold, list(shared)) if shared else [])
-

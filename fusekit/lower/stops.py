@@ -9,7 +9,7 @@ from fusekit.ids import NodeId
 from fusekit.index import Var
 from fusekit.ir import Guard
 from fusekit.lower.loops import Loops
-from fusekit.lower.plan import Plan
+from fusekit.schedule.plan import Plan
 
 
 def find_stops(plans: Mapping[NodeId, Plan], loops: Loops) -> tuple[dict[NodeId, Plan], dict[Var, Guard]]:

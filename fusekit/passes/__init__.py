@@ -6,6 +6,6 @@ from fusekit.passes.functionalize import Functionalize
 from fusekit.passes.schedule import SchedulePass
 from fusekit.passes.segment import SegmentOps
 
-PIPELINE: tuple[Pass, ...] = (AliasGroups(), Functionalize(), SegmentOps())
+PIPELINE: tuple[Pass, ...] = (AliasGroups(), Functionalize(), SegmentOps(), SchedulePass())
 
 __all__ = ["PIPELINE", "AliasGroups", "Functionalize", "Pass", "SchedulePass", "SegmentOps"]

@@ -49,7 +49,7 @@ class Functionalize:
     name: ClassVar[str] = "functionalize"
     ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
     opaque: frozenset[NodeId] = frozenset()
-    reduce: bool = False
+    reduce: bool = True
 
     def __call__(self, graph: Graph) -> PassResult:
         work = _Walk(graph, self)

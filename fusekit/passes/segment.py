@@ -9,7 +9,7 @@ from are alias segments, which launch nothing. Segments keep the program's order
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 from typing import ClassVar
@@ -17,19 +17,24 @@ from typing import ClassVar
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, SEGMENTED, Boundary, Draft, Graph, Invariant, PassResult, Segment
 from fusekit.passes.base import is_view
+from fusekit.schedule import cannot_nest, reference_among
 from fusekit.why import Reason
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
-    """Stores of one kernel, with the ops that their values need (in program order)."""
+    """Stores of one kernel, with the ops that their values need; the ``space`` that it runs over, and ``reduced``, the
+    dimensions of it that are folded. ``folds``: does it hold a reduction?"""
 
     stores: list[NodeId]
     needs: dict[NodeId, None]
     space: tuple[int, ...]
+    reduced: frozenset[int] = frozenset()
+    folds: bool = False
     because: Reason | None = None
 
 
+REDUCE = "fk.reduce"
 Tie = Callable[[Graph, _Group], Iterator[object]]
 """Marks of a group: two groups with an equal mark belong together."""
 
@@ -66,38 +71,109 @@ class SegmentOps:
         def hazard(graph: Graph, group: _Group) -> Iterator[object]:
             return (block for block in _touched(graph, group) if block in written)
 
-        groups = self._join(graph, groups, hazard, Reason.of("shares-values"), None)
-        groups = self._join(graph, groups, _shared_values, Reason.of("shares-values"), self.values)
-        groups = self._join(graph, groups, _same_space, Reason.of("same-space"), self.unrelated)
+        joiner = _Joiner(graph)
+        groups = joiner.join(groups, hazard, Reason.of("shares-values"), None)
+        groups = joiner.join(groups, _shared_values, Reason.of("shares-values"), self.values)
+        groups = joiner.join(groups, _same_space, Reason.of("same-space"), self.unrelated)
+        groups = in_order(graph, joiner.single_elements(groups))
         for group in groups:
-            why = group.because or Reason.of("single-store")
+            why = group.because or Reason.of("shares-values")
             group.because = Reason.of("one-kernel", space=str(list(group.space)), because=str(why))
         for a, b in pairwise(groups):
-            draft.decline((a.stores[0], b.stores[0]), self._refusal(a, b))
+            draft.decline((a.stores[0], b.stores[0]), self._refusal(joiner, a, b))
         return groups
 
-    def _refusal(self, a: _Group, b: _Group) -> Reason:
+    def _refusal(self, joiner: _Joiner, a: _Group, b: _Group) -> Reason:
+        if (refused := joiner.refusal(a, b)) is not None:
+            return refused
         if a.space == b.space:
             return Reason.of("too-large", values=len(a.needs) + len(b.needs), limit=self.unrelated)
         return Reason.of("space-differs", first=str(list(a.space)), second=str(list(b.space)))
 
-    @staticmethod
-    def _join(graph: Graph, groups: list[_Group], tie: Tie, why: Reason, limit: int | None) -> list[_Group]:
+
+@dataclass
+class _Joiner:
+    """Makes one group of several, where one nest of loops holds them."""
+
+    graph: Graph
+    asked: dict[frozenset[NodeId], Reason | None] = field(default_factory=dict[frozenset[NodeId], "Reason | None"])
+
+    def refusal(self, a: _Group, b: _Group) -> Reason | None:
+        """Why no nest of loops holds both; what holds no reduction always has one."""
+        if not (a.folds or b.folds):
+            return None
+        ops = frozenset(a.needs) | frozenset(b.needs)
+        if ops not in self.asked:
+            self.asked[ops] = cannot_nest(self.graph, sorted(ops, key=self.graph.position))
+        return self.asked[ops]
+
+    def join(self, groups: list[_Group], tie: Tie, why: Reason, limit: int | None) -> list[_Group]:
         """Groups that the tie connects become one, in order, while the limit on their ops allows."""
         kept: list[_Group] = []
-        owner: dict[object, _Group] = {}
+        owners: dict[object, list[_Group]] = {}
         for group in groups:
-            marks = list(tie(graph, group))
-            homes = list({id(o): o for m in marks if (o := owner.get(m)) is not None}.values())
+            marks = list(dict.fromkeys(tie(self.graph, group)))
+            homes = list({id(o): o for m in marks for o in owners.get(m, ())}.values())
             for home in homes:
                 if limit is not None and len(home.needs.keys() | group.needs.keys()) > limit:
                     continue
-                group = _Group(home.stores + group.stores, {**home.needs, **group.needs}, _larger(home, group), why)
+                if self.refusal(home, group) is not None:
+                    continue
+                group = _both(self.graph, home, group, why)
                 kept.remove(home)
-                owner.update({m: group for m, o in owner.items() if o is home})
+                marks += [m for m, found in owners.items() if home in found and m not in marks]
+                for found in owners.values():
+                    if home in found:
+                        found.remove(home)
             kept.append(group)
-            owner.update(dict.fromkeys(marks, group))
+            for mark in marks:
+                owners.setdefault(mark, []).append(group)
         return kept
+
+    def single_elements(self, groups: list[_Group]) -> list[_Group]:
+        """A group that computes one element, and folds nothing, goes along with its neighbour."""
+        kept: list[_Group] = []
+        for group in groups:
+            if kept and (_is_single(kept[-1]) or _is_single(group)) and self.refusal(kept[-1], group) is None:
+                kept[-1] = _both(self.graph, kept[-1], group, Reason.of("one-element"))
+            else:
+                kept.append(group)
+        return kept
+
+
+def _both(graph: Graph, a: _Group, b: _Group, why: Reason) -> _Group:
+    return _make(graph, a.stores + b.stores, {**a.needs, **b.needs}, why)
+
+
+def _is_single(group: _Group) -> bool:
+    return prod(group.space) == 1 and not group.folds
+
+
+def in_order(graph: Graph, groups: list[_Group]) -> list[_Group]:
+    """Groups that read what others write in front of those; where each reads what the other writes, one group.
+
+    (No kernel holds that one: it runs op by op.)
+    """
+    left, done = list(groups), list[_Group]()
+    while left:
+        ready = next((g for g in left if not any(_overwrites(graph, g, o) for o in left if o is not g)), None)
+        if ready is None:
+            first, second = left[0], next(o for o in left[1:] if _overwrites(graph, left[0], o))
+            left[0] = _both(graph, first, second, Reason.of("shares-values"))
+            left.remove(second)
+            continue
+        left.remove(ready)
+        done.append(ready)
+    return done
+
+
+def _overwrites(graph: Graph, group: _Group, other: _Group) -> bool:
+    """Does the group write memory that the other one reads?"""
+    written = {graph.block_of(graph.operands(store)[1]) for store in group.stores}
+    read = {
+        graph.block_of(graph.operands(op)[0]) for op in other.needs if graph.op(op).target == "fk.load"
+    }
+    return not written.isdisjoint(read)
 
 
 def _units(graph: Graph) -> Iterator[NodeId | list[NodeId]]:
@@ -135,6 +211,15 @@ def _is_value_op(graph: Graph, op: NodeId) -> bool:
     return bool(graph.results(op)) and all(graph.is_value(t) for t in graph.results(op))
 
 
+def _make(graph: Graph, stores: list[NodeId], needs: dict[NodeId, None], why: Reason | None) -> _Group:
+    """A group; its space is that of the loops that it would have."""
+    roots = [*(op for op in needs if graph.op(op).target == REDUCE), *stores]
+    reference = reference_among(graph, roots)
+    assert reference is not None, "a group stores something"
+    folds = len(roots) > len(stores)
+    return _Group(stores, needs, reference.shape, reference.reduced, folds, why)
+
+
 def _group(graph: Graph, store: NodeId) -> _Group:
     needs: dict[NodeId, None] = {store: None}
     todo = [graph.operands(store)[0]]
@@ -143,11 +228,7 @@ def _group(graph: Graph, store: NodeId) -> _Group:
         if op not in needs:
             needs[op] = None
             todo += [t for t in graph.operands(op) if graph.is_value(t)]
-    return _Group([store], needs, graph.tensor(graph.operands(store)[0]).shape)
-
-
-def _larger(a: _Group, b: _Group) -> tuple[int, ...]:
-    return max(a.space, b.space, key=lambda s: (prod(s), len(s)))
+    return _make(graph, [store], needs, None)
 
 
 def _touched(graph: Graph, group: _Group) -> Iterator[NodeId | None]:
@@ -162,7 +243,7 @@ def _shared_values(graph: Graph, group: _Group) -> Iterator[object]:
 
 
 def _same_space(graph: Graph, group: _Group) -> Iterator[object]:
-    yield group.space
+    yield group.space, group.reduced
 
 
 def _view_chains(graph: Graph) -> list[list[NodeId]]:

@@ -51,7 +51,7 @@ class LastRun:
 class Plan:
     """``steps`` in order, the memory that they work on, what is handed back, and what one call counts.
 
-    ``direct``: the short way, for a plan of kernels only.
+    ``direct``: the short way, for a plan of kernels only. ``owners``: the segment of each step.
     """
 
     steps: tuple[Step, ...]
@@ -59,6 +59,7 @@ class Plan:
     ending: Ending
     counts: LastRun
     direct: Direct | None = None
+    owners: tuple[NodeId, ...] = ()
 
 
 def execute(
@@ -97,6 +98,7 @@ def make_plan(
     maker = _Maker(graph, blocks)
     counts = [0, 0, 0]
     steps: list[Step] = []
+    owners: list[NodeId] = []
     launches: list[Launch] = []
     dying = _dying(graph, blocks, ending)
     for segment in graph.segments():
@@ -112,9 +114,10 @@ def make_plan(
             counts[1] += len(made)
         if segment in dying:
             steps.append(_release(dying[segment]))
+        owners += [segment] * (len(steps) - len(owners))
     blocks = replace(blocks, whole=whole_outputs(ending, blocks))
     short = direct(blocks, ending, launches) if len(launches) == len(steps) - len(dying) else None
-    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short)
+    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short, tuple(owners))
 
 
 class _Maker:
@@ -123,9 +126,7 @@ class _Maker:
     def __init__(self, graph: Graph, blocks: Blocks):
         self.graph, self.blocks = graph, blocks
 
-    def launch(
-        self, kernel: Launchable, compile: Callable[[Launchable], Callable[..., None]], dying: Sequence[int]
-    ) -> Launch:
+    def launch(self, kernel: K, compile: Callable[[K], Callable[..., None]], dying: Sequence[int]) -> Launch:
         """The compiled kernel with the addresses and numbers that it takes."""
         return Launch(compile(kernel), tuple(self._parameter(param) for param in kernel.params), tuple(dying))
 

@@ -5,12 +5,14 @@ from fusekit.schedule.base import Chain, Scheduler, Target
 from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose
 from fusekit.schedule.extern import Extern
 from fusekit.schedule.look import Access, Look, look
+from fusekit.schedule.nesting import cannot_nest, reference_among
 from fusekit.schedule.persistent import Persistent
 from fusekit.schedule.phases import phases
 from fusekit.schedule.pointwise import Pointwise
 from fusekit.schedule.record import Placements, Schedule, Tile
 from fusekit.schedule.reduction import Reduction
 from fusekit.schedule.resize import Resize
+from fusekit.schedule.simple import simple
 from fusekit.schedule.text import parse_schedule
 from fusekit.schedule.transpose import Transpose
 
@@ -37,4 +39,5 @@ __all__ = [
     "look",
     "parse_schedule",
     "phases",
+    "reference_among",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
+import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,6 +174,10 @@ def refuse_what_cannot_be_differentiated(call: GraphCall) -> None:
             raise UnsupportedError(f"the gradient of {node.target.name()}", where)
 
 
+class _Shared(Exception):
+    """An output is a view of memory that is saved for the gradient."""
+
+
 class Differentiated:
     """A graph with its gradient: AOT's forward and backward graph for arguments like ``flat``, each compiled by
     ``compile``. Ops that write in place stay as they are. ``is_exact`` as in ``exact_key``.
@@ -184,13 +189,20 @@ class Differentiated:
         refuse_what_cannot_be_differentiated(call)
         self.is_exact = False
         self._call, self._compile = call, compile
-        self._lifted = _Lifted(call, flat)
         tensors = _traced_apart(call, flat)
+        try:
+            self._lifted = _Lifted(call, flat, with_bases=False)
+            self._run = self._split(tensors)
+        except _Shared:
+            self._lifted = _Lifted(call, flat, with_bases=True)
+            self._run = self._split(tensors)
+
+    def _split(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any]:
         with aot_config.patch(donated_buffer=False), warnings.catch_warnings():  # retain_graph=True is allowed
             warnings.simplefilter("ignore")
-            self._run = aot_module_simplified(
+            return aot_module_simplified(
                 self._lifted,  # type: ignore[arg-type]
-                tensors,
+                list(tensors),
                 fw_compiler=lambda graph, _: self._boxed(graph, "_forward"),
                 bw_compiler=lambda graph, _: self._boxed(graph, "_backward"),
                 partition_fn=self._partition,
@@ -199,7 +211,7 @@ class Differentiated:
 
     def __call__(self, flat: Sequence[Any]) -> Any:
         out = self._run(*[a for a in flat if isinstance(a, torch.Tensor)])
-        return out[: self._lifted.count]
+        return out[: self._lifted.count] if self._lifted.with_bases else out
 
     def _boxed(self, module: torch.fx.GraphModule, part: str) -> Callable[[list[Any]], Any]:
         call = GraphCall(module, "")
@@ -218,6 +230,8 @@ class Differentiated:
         _refuse_lost_statistics(self._call, joint)
         forward, backward = default_partition(joint, inputs, **kwargs)
         _refuse_writes_to_what_was_saved(backward)
+        if not self._lifted.with_bases and _shares_what_is_saved(forward, kwargs["num_fwd_outputs"]):
+            raise _Shared
         ops = [node.target for graph in (forward, backward) for node in graph.graph.nodes]
         self.is_exact = any(isinstance(op, OpOverload) and op._schema.name in _ABSOLUTE for op in ops)
         return forward, backward
@@ -254,14 +268,14 @@ def _written(call: GraphCall, flat: Sequence[Any]) -> set[int]:
 class _Lifted(torch.nn.Module):
     """The graph as a module of the tensors among ``flat``; the other arguments are fixed.
 
-    After its ``count`` outputs it answers the base of each that is a view of what the graph made. AOT then rebuilds the
-    view from that base; it would otherwise cut the output's version counter off from what is saved for the gradient,
-    and a later write to the output would go unnoticed by backward.
+    ``with_bases``: after its ``count`` outputs it answers the base of each that is a view of what the graph made. AOT
+    then rebuilds the view from that base; it would otherwise cut the output's version counter off from that of what is
+    saved for the gradient, and backward would not notice a later write to the output.
     """
 
-    def __init__(self, call: GraphCall, flat: Sequence[Any]):
+    def __init__(self, call: GraphCall, flat: Sequence[Any], with_bases: bool):
         super().__init__()
-        self.call, self.count = call, 0
+        self.call, self.with_bases, self.count = call, with_bases, 0
         self.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
         self.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
 
@@ -273,7 +287,7 @@ class _Lifted(torch.nn.Module):
         with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
             out = self.call(*flat)
         self.count = len(out)
-        return (*out, *_hidden_bases(out, tensors))
+        return (*out, *_hidden_bases(out, tensors)) if self.with_bases else out
 
 
 def _hidden_bases(out: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -297,6 +311,38 @@ def _refuse_lost_statistics(call: GraphCall, joint: torch.fx.GraphModule) -> Non
     kept = (node for node in joint.graph.nodes if node.op == "call_function")
     if _batch_norms(kept) < _batch_norms(call.nodes()):
         raise UnsupportedError("a batch norm whose result is not used, in a graph with gradients")
+
+
+def _shares_what_is_saved(forward: torch.fx.GraphModule, count: int) -> bool:
+    """Is one of the first ``count`` outputs a view of memory that the graph made and that is saved for backward?
+
+    Raises UnsupportedError for a view that has siblings (``unbind``, ``chunk``): AOT cuts these off in any case.
+    """
+    leaves = next(iter(forward.graph.find_nodes(op="output"))).args[0]
+    saved = {_storage_of(node) for node in leaves[count:]}  # type: ignore[index]
+    saved -= {_storage_of(node) for node in forward.graph.find_nodes(op="placeholder")}
+    views = [node for node in leaves[:count] if _is_view(node) and _storage_of(node) in saved]  # type: ignore[index]
+    for node in views:
+        while _is_view(node):
+            if node.target is operator.getitem:
+                frame = _frame_of(node)
+                where = Origin(frame[0], frame[1]) if frame else None
+                raise UnsupportedError("one of several views of a tensor that is saved for the gradient, as a result", where)
+            node = node.args[0]
+    return bool(views)
+
+
+def _storage_of(node: Any) -> int | None:
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _is_view(node: Any) -> bool:
+    if not isinstance(node, torch.fx.Node) or node.op != "call_function" or not node.args:
+        return False
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])
+    return isinstance(node.target, OpOverload) and node.target._schema.arguments[0].alias_info is not None
 
 
 def _refuse_writes_to_what_was_saved(backward: torch.fx.GraphModule) -> None:

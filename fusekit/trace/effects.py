@@ -150,6 +150,8 @@ class Watcher:
 
     def _builtin(self, frame: types.FrameType, what: Any) -> None:
         name, owner = what.__name__, getattr(what, "__self__", None)
+        if isinstance(owner, torch.Tensor):
+            return
         if isinstance(owner, torch.Generator):
             if name in self._SEEDING and not self.is_paused():
                 self.reseeded.append(f"a generator's state ({name})")

@@ -158,7 +158,7 @@ def _groups(count: int, meet: Sequence[tuple[int, int]]) -> list[list[int]]:
     for a, b in meet:
         if group[a] is not group[b]:
             group[a] += group[b]
-            group.update({k: group[a] for k in group[b]})
+            group.update(dict.fromkeys(group[b], group[a]))
     return list({id(members): sorted(members) for members in group.values()}.values())
 
 

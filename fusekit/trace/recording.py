@@ -87,3 +87,8 @@ class Recording:
     @property
     def name(self) -> str:
         return self.graph.name
+
+    @property
+    def examples(self) -> tuple[int | float, ...]:
+        """The graph's parameters as they were recorded."""
+        return tuple(number.example for number in self.graph.numbers())

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 from fusekit.trace.effects import Watcher
 from fusekit.trace.nested import mapped
-from fusekit.trace.numbers import Scalar, Slots, exactly, is_same, slots_of
+from fusekit.trace.numbers import Scalar, Slots, differing, exactly, is_same, slots_of
 from fusekit.trace.private import TensorClass
 from fusekit.trace.program import Call, Place
 from fusekit.trace.reach import SIMPLE, Reach
@@ -31,10 +31,11 @@ _BINDINGS = ("method_descriptor", "builtin_function_or_method", "wrapper_descrip
 _INDEXING = (TensorClass.__getitem__, TensorClass.__setitem__)
 _SPELLED = {"truediv": "div", "itruediv": "div", "iadd": "add", "isub": "sub", "imul": "mul", "rtruediv": "div"}
 # Ops that take any number: eager checks no range and no order among these, whatever their values.
-_TAKE_ANY = frozenset(
-    "add sub rsub mul div remainder fmod addcmul addcdiv lerp clamp clamp_min clamp_max fill masked_fill "
-    "where eq ne lt le gt ge addmm addmv addr baddbmm select slice".split()
-)
+_TAKE_ANY = frozenset((
+    "add", "sub", "rsub", "mul", "div", "remainder", "fmod", "addcmul", "addcdiv", "lerp", "clamp", "clamp_min",
+    "clamp_max", "fill", "masked_fill", "where", "eq", "ne", "lt", "le", "gt", "ge", "addmm", "addmv", "addr",
+    "baddbmm", "select", "slice", "unsqueeze", "copy",
+))  # fmt: skip
 _WORD = 1 << 63  # what a kernel takes as an integer
 _Free = tuple[int, int | None, float]  # a slot, the extent of a view's offset, the largest finite value
 
@@ -75,7 +76,8 @@ class Script:
         if not self.is_usable:
             return None
         reach = Reach(fn, [tuple(args), dict(kwargs)])
-        mode, watcher = _Shadow(self.rows, *self._tensors(args, kwargs)), Watcher()
+        watcher = Watcher()
+        mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher)
         out, is_same, before = None, False, sys.getprofile()
         try:
             with mode:
@@ -158,11 +160,23 @@ class Script:
         return tuple(values)
 
 
+def parameters_of(
+    recording: Recording, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Scalar, ...] | None:
+    """The parameters of the recording's graph for this call; None where other numbers than these differ, too."""
+    found = Script(recording).numbers(fn, args, kwargs)
+    if found is None or set(differing(slots_of(recording.program).values, found)) - set(recording.parameters):
+        return None
+    return tuple(found[slot] for slot in recording.parameters)
+
+
 class _Shadow(ScriptMode):
     """Answers each torch call from the script, or raises where it is another call."""
 
-    def __init__(self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any]):
-        self.rows, self.tokens, self.objects = rows, tokens, objects
+    def __init__(
+        self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Callable[..., Any]
+    ):
+        self.rows, self.tokens, self.objects, self.hook = rows, tokens, objects, hook
         self.at = 0
         self.found: dict[int, Scalar] = {}
 
@@ -173,12 +187,11 @@ class _Shadow(ScriptMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        profile = sys.getprofile()
         sys.setprofile(None)
         try:
             return self._answer(func, args, kwargs)
         finally:
-            sys.setprofile(profile)
+            sys.setprofile(self.hook)
 
     def _answer(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
         if func == TensorClass.grad.__get__ and id(args[0]) in self.tokens:  # read, not called: it has no row
@@ -259,7 +272,7 @@ def _hands_on(function: Callable[..., Any], calls: Sequence[Call]) -> bool:
     it raise? Integer tensors are left out: eager refuses numbers that they cannot hold."""
     if not all(place.dtype.is_floating_point or place.dtype.is_complex for call in calls for place in call.places):
         return False
-    if not {base_name(call.target).strip("_") for call in calls} <= _TAKE_ANY | {"unsqueeze", "copy"}:
+    if not {base_name(call.target).strip("_") for call in calls} <= _TAKE_ANY:
         return False
     if function in _INDEXING:
         names = {base_name(call.target) for call in calls}

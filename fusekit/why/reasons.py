@@ -47,6 +47,8 @@ SENTENCES: dict[str, str] = {
     "too-large": "one kernel of both would hold {values} values, over {limit}",
     "must-follow": "{block} must be written before it is read: {because}",
     "cannot-lower": "no kernel: {because}",
+    "cannot-nest": "no nest of loops holds both: {because}",
+    "one-element": "one element more, in a kernel that runs anyway",
     "alias-only": "only views of what is there: nothing is launched",
     "extern-call": "{op} is a library call",
     "nothing-to-do": "no element to compute",

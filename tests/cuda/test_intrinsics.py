@@ -43,14 +43,14 @@ def float_lines(name: str) -> list[str]:
     for word, operands in (*LIFTED.items(), ("max_nan", 2), ("min_nan", 2)):
         lines += [f"store_{name}(y, i, {word}({', '.join([load] * operands)}))"]
         lines += [f"store_{name}x2(y, i * 2, {word}({', '.join([pair, load, pair][:operands])}))"]
-    lines += [f"store_{name}(y, i, {word}_lanes({pair}))" for word in ("sum", "max", "min")]
+    lines += [f"store_{name}(y, i, {word}_lanes({pair}))" for word in ("sum", "prod", "max", "min")]
     return [*lines, f"store_{name}x2(y, i * 2, keep_lanes({pair}, n, n + 1, {load}))"]
 
 
 def exchange_lines(name: str) -> list[str]:
     load, pair = f"load_{name}(x, i)", f"load_{name}x2(x, i * 2)"
     lines = [f"store_{name}(y, i, {word}({load}, 3))" for word in ("shuffle", "shuffle_down", "shuffle_xor")]
-    for word in ("sum", "max", "min"):
+    for word in ("sum", "prod", "max", "min"):
         lines += [f"store_{name}(y, i, warp_{word}({load}, 8))", f"store_{name}(y, i, block_{word}({load}, s, 64))"]
         lines += [f"store_{name}x2(y, i * 2, block_{word}({pair}, s, 64))", "sync_threads()"]
     return ["s = shared_memory(1024)", *lines]
@@ -61,6 +61,7 @@ def other_lines() -> list[str]:
     lines = [f"store_i64(y, i, {' + '.join(places)} + div_u32(n, i) + mod_u32(n, i))"]
     lines += [f"store_f32(y, i, {word}(load_f32(x, i)))" for word in (*APPROXIMATE, "to_bf16", "to_f16")]
     lines += [f"store_f32(y, i, {word}_f32(load_f32(x, i)))" for word in ("exp", "log", "tanh", "erf")]
+    lines += [f"store_f32x{n}(y, i * {n}, repeat_lanes(load_f32(x, i), {n}))" for n in (2, 4)]
     for name in HALVES:
         for again in ("", "_again"):
             unpacked = f"unpack_lanes_{name}{again}(load_i32x4(x, i * 4))"
@@ -82,6 +83,13 @@ def test_every_intrinsic_compiles_and_assembles(text: str, cc: tuple[int, int]):
     assert not made.uses_local
     if text.startswith("memory"):  # the widest vector is read twice and written once, each time in one access
         assert (made.accesses["ld", "global", 16], made.accesses["st", "global", 16]) == (2, 1)
+
+
+@pytest.mark.parametrize("word", ["warp_sum(load_f32(x, i), {})", "block_sum(load_f32(x, i), s, {})"])
+def test_reductions_of_several_widths_in_one_kernel_keep_their_own(word: str):
+    lines = ["s = shared_memory(256)", *(f"store_f32(y, {n}, {word.format(n)})" for n in (8, 4, 16))]
+    made = compile_ptx(kernel(lines), "kernel", ("address", "address", "int"), (9, 0), threads=64)
+    assert made.text.count("shfl.sync") == 3 + 2 + 4
 
 
 def test_the_texts_above_name_every_intrinsic():

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
+from fusekit.notebook import document
+from fusekit.notebook import page as page_of
+from fusekit.notebook.report import pictures
+from fusekit.notebook.state import start
 from tests.notebook.browser import chromium, jupyterlab, lacks, run_all, write_notebook
-from tests.notebook.samples import aliased, several
+from tests.notebook.samples import HOSTILE, aliased, several
 
 pytestmark = pytest.mark.notebook
 CANNOT, CANNOT_LAB = lacks(), lacks("jupyterlab")
@@ -141,6 +146,23 @@ class TestPage:
         assert opened.page.locator(".fk-source").inner_text().count("</script>") == 1
         assert opened.page.locator(".fk-stepper b[onclick], .fk-stepper script").count() == 0
         assert not opened.log
+
+    def test_words_that_mean_harm_are_shown_as_they_are(self, browser, tmp_path):
+        x = several()
+        shown = document(x)
+        *before, last = shown.steps
+        said = tuple(replace(one, title=HOSTILE, sentence=HOSTILE) for one in last.said)
+        steps = (*before, replace(last, name=HOSTILE, said=said, delta=HOSTILE))
+        hostile = replace(shown, program=HOSTILE, signature=HOSTILE, steps=steps, problem=HOSTILE)
+        path = tmp_path / "page.html"
+        path.write_text(page_of(hostile, dict(pictures(x, shown)), start(shown)), "utf-8")
+        page = browser.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector("[data-ready]")
+        assert page.evaluate("typeof window.hacked") == "undefined" and page.title().endswith(HOSTILE)
+        for part in (".fk-signature", ".fk-why", ".fk-rail", ".fk-problem"):
+            assert HOSTILE in page.locator(part).inner_text()
+        page.close()
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_words_stand_out_in_both_themes(self, open_page, scheme):

@@ -18,7 +18,7 @@ const button = (label, attributes, ...children) => h("button", { type: "button",
 
 function duration(seconds) {
   if (seconds < 1e-3) return `${(seconds * 1e6).toFixed(0)} µs`;
-  return seconds < 1 ? `${(seconds * 1e3).toFixed(seconds < 0.1 ? 1 : 0)} ms` : `${seconds.toFixed(1)} s`;
+  return seconds < 1 ? `${(seconds * 1e3).toFixed(seconds < 0.01 ? 1 : 0)} ms` : `${seconds.toFixed(1)} s`;
 }
 
 function railPane(doc, state, act) {

@@ -41,6 +41,8 @@ function lightPicture(svg, doc, nodes, step, found) {
     const holder = e.parentElement.closest("g.node");
     if (holder) holder.classList.add("fk-holds");
   }
+  const inside = new Set(nodes.flatMap((node) => cardOf(doc, node, step)?.leads.find(([word]) => word === "holds")?.[1] || []));
+  for (const e of dataNodes(svg)) if (inside.has(e.dataset.op)) e.classList.add("fk-holds");
   for (const e of svg.querySelectorAll("g.edge")) {
     if (!names.has(e.dataset.from) && !names.has(e.dataset.to)) continue;
     e.classList.add("fk-lit");

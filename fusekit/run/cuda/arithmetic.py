@@ -172,7 +172,7 @@ def repeat_lanes(context: Any, x: Any, count: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return cgutils.pack_array(builder, [args[0]] * width)
 
-    return types.UniTuple(kind, width)(kind, types.int64), build
+    return types.UniTuple(kind, width)(kind, count), build
 
 
 def _unpack(name: str, again: bool) -> Any:

@@ -11,6 +11,9 @@ import numpy as np
 from fusekit.run.cuda import helpers, standins
 from fusekit.run.cuda.source import execute
 
+TOGETHER = ("sync_threads", "shuffle", "warp_", "block_sum", "block_prod", "block_max", "block_min", "last_block")
+"""What only all threads of a warp or of a block can do."""
+
 
 def simulate(
     source: str,
@@ -25,12 +28,21 @@ def simulate(
     Raises what the first thread raised; a barrier that some threads never reach is a BrokenBarrierError.
     """
     kernel = execute(source, name, helpers.plain())
+    alone = not any(word in source for word in TOGETHER)
     grid_x, grid_y, grid_z = (*grid, 1, 1)[:3]
     block_x, block_y, block_z = (*block, 1, 1)[:3]
     places = [(x, y, z) for z, y, x in product(range(grid_z), range(grid_y), range(grid_x))]
     for place in order(places):
         team = standins.Team((block_x, block_y, block_z), place, (grid_x, grid_y, grid_z))
-        _run_block(kernel, team, arguments)
+        (_run_alone if alone else _run_block)(kernel, team, arguments)
+
+
+def _run_alone(kernel: Callable[..., None], team: standins.Team, arguments: Sequence[int | float]) -> None:
+    """Threads that never wait for one another, one after the other: much faster than Python's threads."""
+    with np.errstate(all="ignore"):
+        for number in range(team.count):
+            standins.enter(team, number)
+            kernel(*arguments)
 
 
 def _run_block(kernel: Callable[..., None], team: standins.Team, arguments: Sequence[int | float]) -> None:

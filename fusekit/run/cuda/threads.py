@@ -1,6 +1,7 @@
 """What threads of compiled CUDA kernels know of one another: positions, barriers, shuffles, reductions, tickets.
 
-A warp reduction leaves its result in every thread. ``threads`` and ``width`` are literals.
+A warp reduction leaves its result in every thread. ``threads`` and ``width`` are literals, and stay literals in the
+signature: Numba keeps one implementation for each signature.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _warp(word: str) -> Any:
             values = lanes_of(builder, kind, args[0])
             return _packed(builder, kind, [_butterfly(builder, word, scalar_type(x), v, count) for v in values])
 
-        return kind(kind, types.int64), build
+        return kind(kind, width), build
 
     reduce.__name__ = reduce.__qualname__ = f"warp_{word}"
     return intrinsic(reduce)
@@ -161,7 +162,7 @@ def _block(word: str) -> Any:
                 values = _across_warps(builder, word, one, values, args[1], count // WARP)
             return _packed(builder, kind, values)
 
-        return kind(kind, types.int64, types.int64), build
+        return kind(kind, types.int64, threads), build
 
     reduce.__name__ = reduce.__qualname__ = f"block_{word}"
     return intrinsic(reduce)

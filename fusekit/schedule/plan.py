@@ -7,20 +7,40 @@ a softmax is three passes over the columns inside one over the rows, a normalisa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fusekit.domains import Reference, place, reduced_dims, space_of
+from fusekit.domains import Placed, Reference, place, reduced_dims, space_of
+from fusekit.errors import CannotLower
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard
-from fusekit.lower import placement
-from fusekit.lower.loops import Loops
-from fusekit.lower.nest import open_guards
-from fusekit.lower.refuse import CannotLower
 
 REDUCE, STORE = "fk.reduce", "fk.store"
-Anchors = Sequence[tuple[NodeId, "placement.Layout"]]
+Places = Callable[[NodeId], "Placed | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Loops over a reference. ``index``: the logical index at an iteration, right where all ``bounds`` hold.
+
+    ``order``: the loops, outermost first. ``folded``: variables of the reference's reduced axes.
+    """
+
+    space: tuple[int, ...]
+    index: tuple[Form, ...]
+    bounds: tuple[Guard, ...]
+    order: tuple[Var, ...]
+    folded: frozenset[Var]
+
+    def depth(self, free: Iterable[Var]) -> int:
+        """How many loops are around a statement whose index has these variables."""
+        free = set(free)
+        return max((k + 1 for k, var in enumerate(self.order) if var in free), default=0)
+
+    def place(self, var: Var) -> int | None:
+        """The depth of a loop; None for what is no loop."""
+        return self.order.index(var) if var in self.order else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +75,12 @@ def free_of(forms: Iterable[Form]) -> frozenset[Var]:
 
 
 def plan_roots(
-    graph: Graph, ops: Sequence[NodeId], reference: Reference, loops: Loops, anchors: Anchors
+    graph: Graph, ops: Sequence[NodeId], reference: Reference, loops: Space, anchored: Places = lambda op: None
 ) -> dict[NodeId, Plan]:
     """Where each store and each reduction runs; steps are not yet known. Raises CannotLower.
 
-    ``anchors``: see ``placement``. A reduction over single elements is left out.
+    ``anchored``: where a store runs that lies inside another one's memory, if it is known. A reduction over single
+    elements is left out.
     """
     found: dict[NodeId, Plan] = {}
     for op in ops:
@@ -68,13 +89,13 @@ def plan_roots(
             if plan.over:
                 found[op] = plan
         else:
-            found[op] = _store(graph, op, reference, loops, anchors)
+            found[op] = _store(graph, op, reference, loops, anchored)
     return {op: replace(plan, needs=tuple(_needs(graph, op, found))) for op, plan in found.items()}
 
 
-def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Loops) -> Plan:
+def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Space) -> Plan:
     shape, dims = space_of(graph, op), reduced_dims(graph, op)
-    _check_covered(graph, op, shape, reference)
+    _check_covered(op, shape, reference)
     placed = place(shape, reference, loops.index)
     inside = free_of(placed.index[k] for k in dims)
     kept = tuple(form for k, form in enumerate(placed.index) if k not in dims)
@@ -85,20 +106,16 @@ def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Loops) -> 
     return Plan(op, graph.operands(op)[0], placed.index, guards, kept, over)
 
 
-def _store(graph: Graph, op: NodeId, reference: Reference, loops: Loops, anchors: Anchors) -> Plan:
+def _store(graph: Graph, op: NodeId, reference: Reference, loops: Space, anchored: Places) -> Plan:
     value, target = graph.operands(op)
-    region, block = graph.layout(target), graph.block_of(target)
-    assert block is not None
-    _check_covered(graph, op, region.shape, reference)
-    found = None if reference.reduced else placement.anchored(region, block, loops.space, loops.index, anchors)
-    if found is None:
-        at = place(region.shape, reference, loops.index)
-        found = placement.Placed(at.index, at.guards)
+    shape = graph.layout(target).shape
+    _check_covered(op, shape, reference)
+    found = (None if reference.reduced else anchored(op)) or place(shape, reference, loops.index)
     guards = _sunk(found.index, found.guards, loops)
     return Plan(op, value, found.index, _guards(found.index, guards, loops))
 
 
-def _sunk(index: Sequence[Form], guards: Sequence[Guard], loops: Loops) -> tuple[Guard, ...]:
+def _sunk(index: Sequence[Form], guards: Sequence[Guard], loops: Space) -> tuple[Guard, ...]:
     """Without the guards that pick the first iteration of inner loops: the store follows those loops instead."""
     left = list(guards)
     for guard in reversed(guards):
@@ -111,17 +128,12 @@ def _sunk(index: Sequence[Form], guards: Sequence[Guard], loops: Loops) -> tuple
     return tuple(left)
 
 
-def _check_covered(graph: Graph, op: NodeId, shape: Sequence[int], reference: Reference) -> None:
-    count, whole = 1, 1
-    for n in shape:
-        count *= n
-    for n in reference.shape:
-        whole *= n
-    if count > whole:
+def _check_covered(op: NodeId, shape: tuple[int, ...], reference: Reference) -> None:
+    if not reference.has_room(shape):
         raise CannotLower(f"{op} runs over {list(shape)}, more than the loops over {list(reference.shape)} have")
 
 
-def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Loops) -> tuple[Guard, ...]:
+def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Space) -> tuple[Guard, ...]:
     """The root's own guards, and the bounds of the loops that it runs in."""
     free = free_of((*index, *(guard.form for guard in guards)))
     wanted = list(guards)
@@ -156,7 +168,7 @@ def _needs(graph: Graph, op: NodeId, roots: Mapping[NodeId, Plan]) -> list[NodeI
 # ---- the order of loops -------------------------------------------------------------------------------------------
 
 
-def order_loops(loops: Loops, plans: Iterable[Plan]) -> tuple[Var, ...]:
+def order_loops(loops: Space, plans: Iterable[Plan]) -> tuple[Var, ...]:
     """The schedule's order, changed as little as it takes for every reduction to run inside what it keeps."""
     after: dict[Var, set[Var]] = {var: set() for var in loops.order}
     who: dict[tuple[Var, Var], NodeId] = {}
@@ -178,13 +190,13 @@ def order_loops(loops: Loops, plans: Iterable[Plan]) -> tuple[Var, ...]:
 # ---- steps --------------------------------------------------------------------------------------------------------
 
 
-def level_of(plan: Plan, loops: Loops) -> int:
+def level_of(plan: Plan, loops: Space) -> int:
     """How many loops are around the place where a reduction is finished."""
     inside = [place for var in plan.over if (place := loops.place(var)) is not None]
     return min(inside, default=loops.depth(plan.free))
 
 
-def set_steps(plans: Mapping[NodeId, Plan], loops: Loops) -> dict[NodeId, Plan]:
+def set_steps(plans: Mapping[NodeId, Plan], loops: Space) -> dict[NodeId, Plan]:
     """The step of every root at every level, the least for reductions, the last for stores. Raises CannotLower."""
     depth = {op: loops.depth(plan.free) for op, plan in plans.items()}
     level = {op: level_of(plan, loops) for op, plan in plans.items() if plan.is_fold}
@@ -225,3 +237,18 @@ def _delay(plans: Mapping[NodeId, Plan], steps: dict[NodeId, list[int]], level: 
             if k >= len(own) - 1 or any(level[need] > k for need in plans[op].needs):
                 continue
             own[k] = max(s[k] for s in steps.values() if len(s) > k and s[:k] == own[:k] and len(s) > k + 1)
+
+
+# ---- guards -------------------------------------------------------------------------------------------------------
+
+
+def open_guards(guards: Iterable[Guard]) -> tuple[Guard, ...] | None:
+    """The guards that intervals do not prove; None when they refute one."""
+    left: list[Guard] = []
+    for guard in guards:
+        low, high = guard.form.bounds
+        if high < 0 or low >= guard.extent or guard.extent <= 0:
+            return None
+        if (low < 0 or high >= guard.extent) and guard not in left:
+            left.append(guard)
+    return tuple(left)

@@ -1,0 +1,58 @@
+"""Random legal schedules of small programs: each is right, or is refused with a reason. None is ever wrong.
+
+``make fuzz`` runs 5,000 of them: ``python -m tests.lower.test_schedule_fuzz 5000``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from tests.lower.schedule_programs import Trial, trial
+
+EXAMPLES, BATCHES = 300, 6
+MOST_REFUSED = 0.25
+
+
+def run(seeds: Iterable[int]) -> tuple[Counter[str], list[Trial]]:
+    """Outcomes, and the trials that were wrong."""
+    outcomes: Counter[str] = Counter()
+    wrong: list[Trial] = []
+    for seed in seeds:
+        done = trial(seed)
+        outcomes[done.outcome] += 1
+        if done.outcome == "wrong":
+            wrong.append(done)
+    return outcomes, wrong
+
+
+def report(wrong: list[Trial]) -> str:
+    return "\n\n".join(
+        f"seed {t.seed}, {t.program}: {'; '.join(map(str, t.schedules))}\n" + "\n".join(t.sources) for t in wrong[:3]
+    )
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_schedules(batch: int) -> None:
+    size = EXAMPLES // BATCHES
+    outcomes, wrong = run(range(batch * size, (batch + 1) * size))
+    assert not wrong, report(wrong)
+    refused = sum(count for outcome, count in outcomes.items() if outcome.startswith("refused"))
+    assert refused <= MOST_REFUSED * size, outcomes
+
+
+def main(count: int) -> int:
+    from tqdm import tqdm
+
+    outcomes, wrong = run(tqdm(range(count), unit="schedule"))
+    for outcome, number in outcomes.most_common():
+        print(f"{number:6} {outcome}")
+    print(report(wrong))
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,8 +1,9 @@
 """``torch.compile(model, backend="fusekit")``: the entry point that Dynamo finds by name.
 
-Dynamo guards no overlap of its arguments, so one graph of Dynamo's serves calls whose arguments share memory in different
-ways. The graph is therefore recorded at the call, for each layout and overlap by itself, with the key of ``jit``. With
-gradients it is first split into a forward and a backward graph by AOT, once for each overlap too: AOT would hide it.
+Dynamo guards no overlap of its arguments, so one graph of Dynamo's serves calls whose arguments share memory in
+different ways. The graph is therefore recorded at the call, for each layout and overlap by itself, with the key of
+``jit``. With gradients AOT first splits it into a forward and a backward graph, once for each overlap too: AOT would
+hide it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import torch
 from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.jit import JitFunction, forget_last_run
 from fusekit.pipeline import Options
-from fusekit.trace.dynamo import Differentiated, GraphCall, exact_key
+from fusekit.trace.dynamo import GraphCall
+from fusekit.trace.gradients import Differentiated, exact_key
 from fusekit.trace.private import C
 
 PATTERNS = 64  # AOT compilations kept for one graph
@@ -38,7 +40,8 @@ def backend(
 ) -> Callable[..., Any]:
     """The callable that stands for a graph which Dynamo captured.
 
-    ``options``: fields of ``fusekit.Options``, as a dict or as such. Raises UnsupportedError for any other, and for a ``mode``.
+    ``options``: fields of ``fusekit.Options``, as a dict or as such. Raises UnsupportedError for any other, and for a
+    ``mode``.
     """
     if mode not in (None, "default"):
         raise UnsupportedError(f"mode={mode!r} of torch.compile", fix="leave it out, or set options={...}")
@@ -67,13 +70,13 @@ class _Fused:
     def __call__(self, *args: Any) -> Any:
         flat = self.call.arguments(args)
         if self._refused and exact_key(flat, True) in self._refused:
-            return self.call.module(*args)
+            return self.call.eager(args)
         try:
             return self.jit(*flat)
         except UnsupportedError as error:
             warn_of_fallback(self.call, self.options, error)
             self._refused.add(exact_key(flat, True))
-        return self.call.module(*args)
+        return self.call.eager(args)
 
 
 class _Jit(JitFunction):
@@ -114,7 +117,7 @@ class _Backend:
             return self.fused(*args)
         trained = self._trained(flat)
         if trained is None:
-            return self.call.module(*args)
+            return self.call.eager(args)
         return self._train(trained, flat)
 
     def _train(self, trained: Differentiated, flat: Sequence[Any]) -> Any:

@@ -40,7 +40,7 @@ def check(program: Program, size: Size, dtype: torch.dtype) -> fk.Exploration:
     x = fk.explore(program.fn, *program.make(size, dtype))
     for step, report in x.check_steps().items():
         assert report.ok, f"after {step}\n{report}"
-    report = x.check()
+    report = x.check(**program.tolerance(dtype))
     assert report.ok, report
     return x
 

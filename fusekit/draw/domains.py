@@ -103,9 +103,18 @@ def ladders_of(graph: Graph, notes: Notes, segment: str | None) -> tuple[list[La
         return shown, f"the first {MOST} of {plural(len(wanted), 'segment')}; choose one with segment={wanted[MOST]!r}"
     if shown:
         return shown, ""
-    if segment is not None:
-        return [], f"{segment} has no loops: {graph.segment(NodeId(segment)).scheduler} launches no generated kernel"
-    return [], "no domains: they are there after the pass schedule, for segments that become kernels"
+    return [], _why_none(graph, notes, [s for s in names if segment in (None, s)], segment is not None)
+
+
+def _why_none(graph: Graph, notes: Notes, segments: list[NodeId], asked: bool) -> str:
+    """What the schedule pass said of segments without loops; before it there is nothing to say."""
+    said = [(s, reasons[-1]) for s in segments if (reasons := notes.reasons(s))]
+    for s in segments if asked else ():
+        if (scheduler := graph.segment(s).scheduler) in ("alias", "extern"):
+            return f"{s} has no loops: {scheduler} launches no generated kernel"
+    if scheduled := [f"{s} has no loops: {reason}" for s, reason in said if reason.startswith("schedule: ")]:
+        return "; ".join(scheduled[:MOST])
+    return "no domains: they are there after the pass schedule, for segments that become kernels"
 
 
 def _has_ladder(graph: Graph, segment: NodeId) -> bool:

@@ -142,6 +142,10 @@ def _ladder(frame: _Frame, y: float, width: float) -> ET.Element:
         for at, name in ((top, "root"), (last, "logical"), (bottom, "loop"))
     )
     group.append(words(width - MARGIN, bottom + 16, "allocation", SMALL, "muted", anchor="end"))
+    if not ladder.head.end:
+        said = "no axes: one element"
+        middle = frame.middle + frame.head.width / 2
+        group.extend(words(middle, at + 16, said, SMALL, "muted", anchor="middle") for at in (top, last))
     group.extend(_side(ladder.head, frame.head, frame.middle, top, frame.head_step, "head", ladder))
     group.extend(_fork(frame, y))
     group.extend(_side(ladder.loop, frame.loop, frame.left, below, STEP, "loop", ladder))

@@ -10,7 +10,7 @@ from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.build import Nest, Root
-from fusekit.lower.nest import Item, Steps
+from fusekit.lower.nest import Item, Path
 from fusekit.lower.program import (
     ALWAYS,
     Accumulate,
@@ -57,40 +57,44 @@ class _Assembler:
         self.taken = {root.statement.value for root in nest.roots}
         self.finishes = {folded.finish.name for folded in nest.folds}
 
-    def level(self, path: Steps) -> tuple[Statement, ...]:
+    def level(self, path: Path) -> tuple[Statement, ...]:
         """What stands in the pass ``path`` of the loops: steps one after another, then stores."""
         out: list[Statement] = []
         for step in range(self._steps(path)):
             out += self._straight(path, step)
             folds = [f for f in self.nest.folds if f.path == path and f.step == step]
             out += [folded.init for folded in folds]
-            out += self._loop((*path, step))
+            out += self._loops(path, step)
             out += self._roots(path, step, Accumulate)
             for folded in folds:
-                out += [*folded.combine, folded.finish]
+                out += folded.combine
+                if folded.init.count is None:
+                    out.append(folded.finish)
         for step in range(self._steps(path)):
             out += self._roots(path, step, Store)
         return tuple(out)
 
-    def _steps(self, path: Steps) -> int:
+    def _steps(self, path: Path) -> int:
         depth = len(path)
         inside = [*self.nest.items, *self.nest.roots]
-        found = [x.step if x.depth == depth else x.path[depth] for x in inside if x.path[:depth] == path]
+        found = [x.step if x.depth == depth else x.path[depth][0] for x in inside if x.path[:depth] == path]
         found += [folded.step for folded in self.nest.folds if folded.path == path]
         return 1 + max(found, default=0)
 
-    def _loop(self, path: Steps) -> list[Statement]:
+    def _loops(self, path: Path, step: int) -> list[Statement]:
+        """The loops of one step of a body."""
         depth = len(path)
-        inside = [*self.nest.items, *self.nest.roots]
-        if not any(x.path[:depth] == path for x in inside):
-            return []
-        var = self.nest.loops.order[depth - 1]
-        stop = self.nest.stops.get(var)
-        end = None if stop is None else Form.of(stop.extent) - (stop.form - Form.of(var))
-        body = self.level(path)
-        return [For(var, body, self.ways.reverse, self.ways.parallel and depth == 1, end)]
+        inside = [x.path[depth] for x in (*self.nest.items, *self.nest.roots) if x.path[:depth] == path != x.path]
+        out: list[Statement] = []
+        for at in sorted({at for found, at in inside if found == step}):
+            var = self.nest.loops.order[at]
+            stop = self.nest.stops.get(var)
+            end = None if stop is None else Form.of(stop.extent) - (stop.form - Form.of(var))
+            parallel = self.ways.parallel and var in self.nest.loops.shared and depth == 0
+            out.append(For(var, self.level((*path, (step, at))), self.ways.reverse, parallel, end))
+        return out
 
-    def _straight(self, path: Steps, step: int) -> Iterator[Statement]:
+    def _straight(self, path: Path, step: int) -> Iterator[Statement]:
         items = [item for item in self.nest.items if item.path == path and item.step == step]
         items = [item for item in items if item.name not in self.finishes]
         for cases, group in arrange(items, self.nest.cases):
@@ -116,9 +120,7 @@ class _Assembler:
             return statement
         clamp = None if self._is_inside(item) else item.extent
         memory = self.ways.kept.get(item.name, statement.memory)
-        return Load(
-            statement.name, memory, statement.address, statement.dtype, clamp, statement.ops, statement.lanes
-        )
+        return Load(statement.name, memory, statement.address, statement.dtype, clamp, statement.ops, statement.lanes)
 
     def _is_inside(self, item: Item) -> bool:
         """Does the load stay in its tensor wherever it is computed?"""
@@ -126,7 +128,7 @@ class _Assembler:
         cases = self.nest.cases[item.name]
         return all(_in_extent(item, [*self.nest.guards_of(case), *stops]) for case in cases)
 
-    def _roots(self, path: Steps, step: int, kind: type) -> list[Statement]:
+    def _roots(self, path: Path, step: int, kind: type) -> list[Statement]:
         roots = [r for r in self.nest.roots if r.path == path and r.step == step and isinstance(r.statement, kind)]
         out: list[Statement] = []
         for cases, group in groupby(roots, key=lambda root: root.cases):

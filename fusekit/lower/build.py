@@ -15,14 +15,22 @@ from fusekit.lower.contexts import Ranges, contexts, simplify, visible
 from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
 from fusekit.lower.loops import Loops, is_thread, loops_of
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Item, Puller, Steps
+from fusekit.lower.nest import Item, Path, Puller, Result
 from fusekit.lower.placement import anchored
 from fusekit.lower.program import ALWAYS, Accumulate, Cases, Store, Test
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
 from fusekit.lower.vectors import without_lane
-from fusekit.schedule.plan import REDUCE, Plan, level_of, open_guards, order_loops, plan_roots, set_steps
+from fusekit.schedule.plan import (
+    MOST_ACCUMULATORS,
+    REDUCE,
+    Plan,
+    open_guards,
+    order_loops,
+    plan_roots,
+    set_steps,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class Root:
     statement: Store | Accumulate
     guards: tuple[Guard, ...]
     cases: Cases
-    path: Steps
+    path: Path
     step: int
     block: NodeId | None = None
     region: Layout | None = None
@@ -96,8 +104,9 @@ def _build(
         block, region = _place(graph, graph.operands(op)[1])
         return anchored(region, block, loops.space, loops.index, anchors)
 
+    most = MOST_ACCUMULATORS if target.name == "cpu" else 0
     first = plan_roots(graph, segment.roots, reference, loops, lambda op: places(op, loops))
-    ordered = loops.reordered(order_loops(loops, first.values()))
+    ordered = loops.reordered(order_loops(graph, loops, first.values(), most))
     plans = plan_roots(graph, segment.roots, reference, ordered, lambda op: places(op, ordered))
     plans, loops = set_steps(plans, ordered), ordered
     plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
@@ -176,8 +185,12 @@ class _Builder:
 
     # ---- roots
 
+    def _path(self, plan: Plan) -> Path:
+        """The loops around a root, each with the step that it runs in."""
+        return tuple(zip(plan.steps, map(self.loops.order.index, plan.loops), strict=False))
+
     def _root(self, plan: Plan) -> None:
-        self.puller.steps = plan.steps
+        self.puller.path = self._path(plan)
         expand = [var for var in self.loops.expand if var in plan.free]
         for numbers in product(*(range(var.extent) for var in expand)):
             env = {var: Form.of(number) for var, number in zip(expand, numbers, strict=True)}
@@ -201,7 +214,7 @@ class _Builder:
         name = self.puller.pull(plan.tensor, plan.index)
         address = region.address(plan.index)
         guards = (*guards, *self._one_thread(address, guards))
-        path = plan.steps[: len(plan.steps) - 1]
+        path = self._path(plan)
         lanes = self.loops.lanes in address.free
         value = self.puller.items[name]
         if value.lanes and not lanes:
@@ -234,14 +247,14 @@ class _Builder:
         folded = self.folds[key]
         position = position_of(graph, plan) if fold.is_arg else None
         statement = Accumulate(
-            folded.init.name, fold, name, source, folded.init.dtype, position, item.lanes, (plan.op,)
+            folded.init.name, fold, name, source, folded.init.dtype, position, item.lanes, (plan.op,), folded.finish.at
         )
-        self.roots.append(Root(statement, guards, self._when(guards), plan.steps[:-1], plan.steps[-1]))
+        self.roots.append(Root(statement, guards, self._when(guards), self._path(plan), plan.steps[-1]))
 
     def _fresh(self, plan: Plan, lanes: bool) -> Folded:
-        level = level_of(self.plans[plan.op], self.loops)
         slot = sum(bool(folded.threads) for folded in self.folds.values())
-        return Folded.of(self.puller.graph, plan, self.puller.names, self.target, self.loops, level, lanes, slot)
+        path = self._path(plan)[: plan.level]
+        return Folded.of(self.puller.graph, plan, self.puller.names, self.target, self.loops, path, lanes, slot)
 
     def _finish(self, plan: Plan) -> None:
         """What the reduction has found is there for later steps; one without an element has found its identity."""
@@ -250,7 +263,7 @@ class _Builder:
             key = (plan.op, plan.kept)
             made = [self.folds.setdefault(key, self._fresh(plan, False))]
         for folded in made:
-            self.puller.finish((folded.tensor, folded.kept), folded.finish, folded.path, folded.step + 1)
+            self.puller.finish((folded.tensor, folded.kept), Result(folded.finish, folded.path, folded.step + 1))
 
 
 def _in_order(plans: Mapping[NodeId, Plan]) -> list[NodeId]:

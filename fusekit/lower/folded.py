@@ -13,7 +13,7 @@ from fusekit.index import Form
 from fusekit.ir import Graph
 from fusekit.lower.loops import Loops, is_block, is_thread
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Steps
+from fusekit.lower.nest import Path
 from fusekit.lower.program import Combine, Finish, Fold, Init, LaunchAxis
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.target import Target
@@ -33,7 +33,7 @@ class Folded:
     init: Init
     combine: tuple[Combine, ...]
     finish: Finish
-    path: Steps
+    path: Path
     step: int
 
     @property
@@ -42,9 +42,9 @@ class Folded:
 
     @staticmethod
     def of(
-        graph: Graph, plan: Plan, names: Names, target: Target, loops: Loops, level: int, lanes: bool, slot: int
+        graph: Graph, plan: Plan, names: Names, target: Target, loops: Loops, path: Path, lanes: bool, slot: int
     ) -> Folded:
-        """``level``: how many loops are around it; ``lanes``: does it take vectors? ``slot``: its shared memory."""
+        """``path``: the loops around it; ``lanes``: does it take vectors? ``slot``: its shared memory."""
         (tensor,) = graph.results(plan.op)
         fold, source = fold_of(graph, plan.op), graph.tensor(plan.tensor).dtype
         held = target.accumulator(fold, source)
@@ -52,9 +52,11 @@ class Folded:
         combine = tuple(_combine(graph, plan, name, held, loops, lanes, slot))
         vector = lanes and loops.lanes not in plan.over
         result = names.fresh(_RESULTS.get(fold, fold.value))
-        finish = Finish(result, name, fold, held, graph.tensor(tensor).dtype, (plan.op,), vector)
-        path, step = plan.steps[:level], plan.steps[level]
-        return Folded(plan.op, tensor, plan.kept, Init(name, fold, held, lanes), combine, finish, path, step)
+        extents = [var.extent for var in plan.inside]
+        at = row_major(map(Form.of, plan.inside), extents) if extents else None
+        finish = Finish(result, name, fold, held, graph.tensor(tensor).dtype, (plan.op,), vector, at)
+        init = Init(name, fold, held, lanes, prod(extents) if extents else None)
+        return Folded(plan.op, tensor, plan.kept, init, combine, finish, path, plan.steps[plan.level])
 
 
 _RESULTS = {Fold.SUM: "total", Fold.MAX: "most", Fold.MIN: "least", Fold.PROD: "product"}

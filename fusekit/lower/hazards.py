@@ -53,29 +53,27 @@ def _held(one: Race) -> Race:
 def _races(nest: Nest, stops: tuple[Guard, ...]) -> Iterator[tuple[str, Race, bool]]:
     """(load, how it meets a store, does it come after the store in one iteration of the loops around both?)"""
     given = tuple(axis.var for axis in nest.loops.axes)
-    loop = (*given, *nest.loops.order)
     stores = [root for root in nest.roots if isinstance(root.statement, Store)]
-    blocks = {root.block for root in stores}
     for item in nest.items:
-        if not isinstance(item.statement, Load) or item.block not in blocks:
-            continue
         for root in stores:
-            if root.block != item.block:
+            if not isinstance(item.statement, Load) or root.block != item.block:
                 continue
-            depth, is_late = _meeting(item, root)
-            for load in _reads(nest, item, len(given) + depth, stops):
+            common, is_late = _meeting(item, root)
+            around = [*dict.fromkeys(nest.loops.order[at] for _, at in (*item.path[:common], *item.path, *root.path))]
+            loop = (*given, *around)
+            for load in _reads(nest, item, len(given) + common, stops):
                 one = race(load, _write(root, stops), loop)
                 if one is not None:
                     yield item.name, one, is_late
 
 
 def _meeting(item: Item, root: Root) -> tuple[int, bool]:
-    """(loops around the pass in which both stand, does the load come after the store there?)"""
+    """(loops in whose one pass both stand, does the load come after the store there?)"""
     for k in range(min(item.depth, root.depth)):
         if item.path[k] != root.path[k]:
             return k, item.path[k] > root.path[k]
     k = min(item.depth, root.depth)
-    return k, item.depth == k < root.depth and item.step > root.path[k]
+    return k, item.depth == k < root.depth and item.step > root.path[k][0]
 
 
 def _reads(nest: Nest, item: Item, depth: int, stops: tuple[Guard, ...]) -> Iterator[Access]:

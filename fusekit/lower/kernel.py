@@ -124,7 +124,8 @@ def _is_parallel(nest: Nest, safe: Protected) -> bool:
     order = nest.loops.order
     if safe.order != "any" or not order or prod(nest.loops.space) < PARALLEL_FROM:
         return False
-    return order[0] in nest.loops.shared and not any(folded.path == () for folded in nest.folds)
+    outermost = {x.path[0] for x in (*nest.items, *nest.roots) if x.path}
+    return outermost == {(0, 0)} and order[0] in nest.loops.shared and all(folded.path for folded in nest.folds)
 
 
 def _kernel(source: Source, program: Program, nest: Nest, safe: Protected) -> Kernel:

@@ -77,7 +77,8 @@ def loops_of(reference: Reference, domain: LoopDomain, target: Target, vectors: 
             if role in target.shared:
                 shared.add(var)
     _check_copies(expand)
-    index = derived.of(domain.logical)
+    # The one element of an axis is at 0, also where a split made more of it: the other iterations are none of anybody's.
+    index = tuple(Form() if n == 1 else form for n, form in zip(domain.shape, derived.of(domain.logical), strict=True))
     return Loops(
         reference.shape, index, derived.bounds, tuple(order), frozenset(folded),
         tuple(axes), tuple(expand), lanes, frozenset(shared),

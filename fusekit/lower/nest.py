@@ -40,7 +40,8 @@ from fusekit.lower.scalars import scalar_of
 from fusekit.schedule.plan import open_guards
 
 Index = tuple[Form, ...]
-Steps = tuple[int, ...]
+Path = tuple[tuple[int, int], ...]
+"""The loops around a statement: for each, the step of the body that it runs in, and which loop of the order it is."""
 Key = tuple[NodeId, Index]
 ZERO = Form()
 
@@ -50,14 +51,14 @@ class Item:
     """One statement of the flat list.
 
     ``uses``: values it takes and the tests under which it takes them. ``free``: variables in its index. It stands in
-    the bodies of ``depth`` loops, in the pass ``path[k]`` of loop number k, and in step ``step`` of the innermost.
+    the loops ``path``, in step ``step`` of the innermost body.
     ``extent``: bytes that a load's whole tensor may touch.
     """
 
     statement: Load | Assign | Test | Finish
     uses: tuple[Use, ...]
     free: frozenset[Var]
-    path: Steps = ()
+    path: Path = ()
     step: int = 0
     block: NodeId | None = None
     extent: tuple[int, int] = (0, 0)
@@ -75,12 +76,21 @@ class Item:
         return not isinstance(self.statement, Test) and self.statement.lanes
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What finishes a reduction, and from where on it is there: step ``step`` of the body in the loops ``path``."""
+
+    statement: Finish
+    path: Path
+    step: int
+
+
 @dataclass
 class Puller:
     """Grows the list of statements; ``items`` keeps operands before users.
 
-    ``steps``: where the root stands for which values are pulled, see ``plan``. ``inline``: reductions over single
-    elements. ``finished``: the results of reductions by (tensor, index).
+    ``path`` and ``step``: where the root stands for which values are pulled. ``inline``: reductions over single
+    elements. ``finished``: the results of reductions by (tensor, index), each with where it is there.
     """
 
     graph: Graph
@@ -88,12 +98,14 @@ class Puller:
     limit: int
     loops: Loops
     inline: frozenset[NodeId] = frozenset()
-    steps: Steps = (0,)
+    path: Path = ()
     items: dict[str, Item] = field(default_factory=dict[str, Item])
-    tests: dict[tuple[tuple[Guard, ...], Steps], str] = field(default_factory=dict[tuple[tuple[Guard, ...], Steps], str])
+    tests: dict[tuple[tuple[Guard, ...], Path], str] = field(
+        default_factory=dict[tuple[tuple[Guard, ...], Path], str]
+    )
     finished: dict[Key, str] = field(default_factory=dict[Key, str])
     positions: dict[Var, str] = field(default_factory=dict[Var, str])
-    _known: dict[tuple[Key, Steps], str] = field(default_factory=dict[tuple[Key, Steps], str])
+    _known: dict[tuple[Key, Path], str] = field(default_factory=dict[tuple[Key, Path], str])
     _made: dict[tuple[object, ...], str] = field(default_factory=dict[tuple[object, ...], str])
 
     def pull(self, tensor: NodeId, index: Index) -> str:
@@ -107,7 +119,7 @@ class Puller:
                 stack += reversed(missing)
                 continue
             if not self._is_known(key):
-                self._known[key, self.steps] = self._make(key)
+                self._known[key, self.path] = self._make(key)
             stack.pop()
         return self._name(first)
 
@@ -123,17 +135,15 @@ class Puller:
             self.items[name] = Item(Test(name, guards), uses, free, *place)
         return self.tests[known]
 
-    def finish(self, key: Key, statement: Finish, path: Steps, step: int) -> None:
+    def finish(self, key: Key, result: Result) -> None:
         """The result of a reduction, for whoever takes it."""
-        free = frozenset[Var]().union(*(form.free for form in key[1]))
-        self.items[statement.name] = Item(statement, (), free, path, step)
-        self.finished[self._key(*key)] = statement.name
+        self.finished[self._key(*key)] = result
 
     def _is_known(self, key: Key) -> bool:
-        return (key, self.steps) in self._known
+        return (key, self.path) in self._known
 
     def _name(self, key: Key) -> str:
-        return self._known[key, self.steps]
+        return self._known[key, self.path]
 
     # ---- where a statement stands
 
@@ -145,14 +155,15 @@ class Puller:
         outer = frozenset[Var]().union(*(self.items[name].free for name in names))
         return (free - set(found)) | outer, tuple((name, frozenset[tuple[str, bool]]()) for name in names)
 
-    def _path(self, free: frozenset[Var], uses: Iterable[Use]) -> tuple[Steps, int]:
-        """The passes that a statement stands in, and its step in the innermost loop's body."""
+    def _path(self, free: frozenset[Var], uses: Iterable[Use]) -> tuple[Path, int]:
+        """The loops that a statement stands in, and its step in the innermost loop's body."""
         items = [self.items[name] for name, _ in uses]
-        depth = max([self.loops.depth(free), *(item.depth for item in items)])
+        own = max((k + 1 for k, (_, at) in enumerate(self.path) if self.loops.order[at] in free), default=0)
+        depth = max([own, *(item.depth for item in items)])
         step = max((item.step for item in items if item.depth == depth), default=0)
-        if depth >= len(self.steps):
-            raise CannotLower(f"a value is made in {depth} loops and needed in {len(self.steps) - 1}")
-        return self.steps[:depth], step
+        if depth > len(self.path):
+            raise CannotLower(f"a value is made in {depth} loops and needed in {len(self.path)}")
+        return self.path[:depth], step
 
     # ---- what a value needs
 
@@ -290,11 +301,23 @@ class Puller:
 
     def _result(self, key: Key) -> str:
         """The result of a reduction, at an index where it is made."""
-        if key not in self.finished:
+        found = self.finished.get(key)
+        if found is None:
             made = [str(list(k[1])) for k in self.finished if k[0] == key[0]]
             where = f"it is made at {made[0]}" if made else "it is not made yet"
             raise CannotLower(f"{key[0]} is wanted at {list(key[1])}, where no loop makes it: {where}")
-        return self.finished[key]
+        path, step, statement = found.path, found.step, found.statement
+        if statement.at is not None:  # one of several accumulators: read where it is wanted
+            free = statement.at.free
+            path, own = self._path(free, ())
+            step = found.step if path == found.path else own
+        known = ("result", key, path)
+        if known not in self._made:
+            if statement.at is not None:
+                statement = replace(statement, name=self.names.fresh(statement.name))
+            free = frozenset[Var]().union(*(form.free for form in key[1]))
+            self._made[known] = self._add(Item(statement, (), free, path, step))
+        return self._made[known]
 
     def _iota(self, node: NodeId, index: Index, dtype: DType) -> Position:
         op = self.graph.op(node)
@@ -304,7 +327,14 @@ class Puller:
         return Position(index[0], start, step, dtype)
 
     def _assign(
-        self, key: Key, wanted: str, expr: Expr, names: Sequence[str], forms: Index, dtype: DType, tests: Iterable[Use] = ()
+        self,
+        key: Key,
+        wanted: str,
+        expr: Expr,
+        names: Sequence[str],
+        forms: Index,
+        dtype: DType,
+        tests: Iterable[Use] = (),
     ) -> str:
         free, positions = self._depends(forms)
         uses = (*(tests or ((name, frozenset[tuple[str, bool]]()) for name in names)), *positions)

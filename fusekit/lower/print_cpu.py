@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
+from fusekit.index import Form
 from fusekit.ir import Graph
 from fusekit.lower import scalars
 from fusekit.lower.printing import Printer, Source, cases_text, clamped, import_from, source_of
@@ -90,12 +91,18 @@ class _Printer(Printer):
                 self.nested(body)
             case For():
                 self.loop(statement)
+            case Init(name, fold, dtype, _, int() as count):
+                self.put(f"{name} = np.empty({count}, {scalars.register(dtype)})")
+                self.put(f"for k in range({count}):")
+                self.put(f"    {name}[k] = {scalars.identity(fold, dtype)}")
             case Init(name, fold, dtype):
                 self.put(f"{name} = {scalars.identity(fold, dtype)}")
                 if fold.is_arg:
                     self.put(f"{name}_at = np.int64(0)")
             case Accumulate():
                 self.accumulate(statement)
+            case Finish(name, of, _, source, dtype, ops, _, Form() as at):
+                self.commented(f"{name} = {scalars.convert(f'{of}[{self.number(at)}]', source, dtype)}", ops)
             case Finish(name, of, fold, source, dtype, ops):
                 self.commented(f"{name} = {f'{of}_at' if fold.is_arg else scalars.convert(of, source, dtype)}", ops)
             case Combine() | Sync() | Tile() | TileStore() | TileLoad():
@@ -144,9 +151,15 @@ class _Printer(Printer):
             self.put(f"{name} = where({name}_new, {value}, {name})", one.ops)
             self.put(f"{name}_at = where({name}_new, np.int64({at}), {name}_at)", one.ops)
             return
+        if one.at is not None:
+            name = f"{name}[{self.number(one.at)}]"
         text = scalars.folded(one.fold, name, value, one.dtype)
         self.memory |= {word for word in FOLDS if text.startswith(word)}
         self.commented(f"{name} = {text}", one.ops)
+
+    def number(self, at: Form) -> str:
+        """An index of an array: unsigned, since Numba looks whether a signed one counts from the end."""
+        return f"np.uint64({self.form(at)})"
 
     def select(self, test: str, inside: str, outside: str) -> str:
         self.memory.add("where")

@@ -17,9 +17,9 @@ have, then ``Finish``, which makes a scalar of it.
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
 
 from fusekit.dtypes import DType
 from fusekit.ids import NodeId
@@ -220,6 +220,8 @@ class Fold(Enum):
 class Init:
     """The accumulator ``name`` starts: the identity of ``fold`` in ``dtype``. With ``lanes``, one for each lane.
 
+    ``count``: how many accumulators in memory of the thread's own, where it is not one register (on a CPU only).
+
     An arg-fold's accumulator is a pair: the extreme, of ``dtype``, and its position, an i64 that starts at 0 (an
     extreme at its identity, at the same position, is replaced by anything that is not worse).
     """
@@ -228,6 +230,7 @@ class Init:
     fold: Fold
     dtype: DType
     lanes: bool = False
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +238,7 @@ class Accumulate:
     """One element more: ``value`` (a scalar of ``source``, or with ``lanes`` a vector) into accumulator ``name``.
 
     ``position`` is for arg-folds: the row-major number of the element among those that are folded. The order of
-    elements does not matter, so a sum may be reassociated.
+    elements does not matter, so a sum may be reassociated. ``at``: which of several accumulators.
     """
 
     name: str
@@ -246,6 +249,7 @@ class Accumulate:
     position: Form | None = None
     lanes: bool = False
     ops: tuple[NodeId, ...] = ()
+    at: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,7 @@ class Combine:
     name: str
     fold: Fold
     dtype: DType
-    over: Literal["lanes", "threads", "blocks"]
+    over: typing.Literal["lanes", "threads", "blocks"]
     axes: tuple[LaunchAxis, ...] = ()
     slot: int = 0
     at: Form = Form()
@@ -270,7 +274,7 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """``name`` is the scalar of ``dtype`` that accumulator ``of`` (in ``source``) has found."""
+    """``name`` is the scalar of ``dtype`` that accumulator ``of`` (in ``source``), number ``at``, has found."""
 
     name: str
     of: str
@@ -279,6 +283,7 @@ class Finish:
     dtype: DType
     ops: tuple[NodeId, ...] = ()
     lanes: bool = False
+    at: Form | None = None
 
 
 # ---- shared memory ------------------------------------------------------------------------------------------------

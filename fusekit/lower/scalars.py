@@ -90,6 +90,11 @@ def apply(scalar: Scalar, operands: Sequence[str]) -> str:
     return scalar.body.format(*texts, **{f"n{number.index}": f"n{number.index}" for number in scalar.numbers})
 
 
+def register(dtype: DType) -> str:
+    """The numpy type of a register."""
+    return "np.bool_" if dtype is BOOL else REGISTER[dtype]
+
+
 def identity(fold: Fold, dtype: DType) -> str:
     """What an accumulator of ``dtype`` starts with."""
     if fold in (Fold.ANY, Fold.ALL) or dtype is BOOL:
@@ -122,12 +127,13 @@ __all__ = [
     "bits",
     "convert",
     "folded",
-    "identity",
     "helpers_in",
+    "identity",
     "literal",
     "pack",
     "parameter",
     "position",
+    "register",
     "scalar_of",
     "unpack",
 ]

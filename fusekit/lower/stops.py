@@ -17,8 +17,8 @@ def find_stops(plans: Mapping[NodeId, Plan], loops: Loops) -> tuple[dict[NodeId,
     stops: dict[Var, Guard] = {}
     left = dict(plans)
     for place, var in enumerate(loops.order):
-        inside = [plan for plan in left.values() if loops.depth(plan.free) > place]
-        if not inside or not all(var in plan.free for plan in inside):
+        inside = [plan for plan in left.values() if var in plan.loops]
+        if not inside:
             continue
         for guard in inside[0].guards:
             if _ends(guard, var, place, loops) and all(guard in plan.guards for plan in inside):

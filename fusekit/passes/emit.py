@@ -51,6 +51,7 @@ class Emitter:
         self._named: dict[NodeId, NodeId] = {}  # program tensor -> its place
         self._order: dict[NodeId, _Order] = {}
         self._epochs: dict[NodeId, int] = {}
+        self._flushes = 0
         self._at = _first_at(graph)
         self._views = self._output_views()
         self._wanted = frozenset((*graph.inputs(), *map(self._root, graph.outputs()), *self._views))
@@ -130,12 +131,13 @@ class Emitter:
 
     def flush(self, flush: Flush) -> None:
         """Values that the stores need, then the stores, then the epochs step."""
+        self._flushes += 1
         for store in flush.stores:
             self._value(store.value)
         written: list[tuple[NodeId, Store]] = []
         for store in flush.stores:
             place = self._place_of(store.block, store.region)
-            op = Op("fk.store", (Operand(0), Operand(1)), (("because", str(flush.reason)),), writes=(1,))
+            op = Op("fk.store", (Operand(0), Operand(1)), (("flush", self._flushes), ("because", str(flush.reason))), writes=(1,))
             node = self.draft.add_op(op, (self._value(store.value), place), id="^store", because=flush.reason)
             self._after(node, store.region, self._of(store.block))
             written.append((node, store))

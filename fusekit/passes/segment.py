@@ -52,9 +52,7 @@ class SegmentOps:
         draft = graph.draft(self.name)
         for unit in _units(graph):
             if isinstance(unit, list):
-                for group in self._groups(graph, draft, unit):
-                    members = [op for op in graph.ops() if op in group.needs]
-                    draft.add_segment(Segment("pointwise", group.space), members, because=group.because)
+                self._run(graph, draft, unit)
             else:
                 because = Reason.of("extern-call", op=_short(graph, unit))
                 draft.add_segment(Segment("extern"), [unit], because=because)
@@ -62,9 +60,20 @@ class SegmentOps:
             draft.add_segment(Segment("alias"), chain, because=Reason.of("alias-only"))
         segmented = draft.finish().graph
         _add_boundaries(segmented, draft)
+        _note_repeated(segmented, draft)
         return draft.finish(self.ensures)
 
-    def _groups(self, graph: Graph, draft: Draft, run: list[NodeId]) -> list[_Group]:
+    def _run(self, graph: Graph, draft: Draft, run: list[NodeId]) -> None:
+        """The segments of one run, and why neighbours among them are two."""
+        groups, refusals = self._groups(graph, run)
+        made: list[NodeId] = []
+        for group in groups:
+            members = [op for op in graph.ops() if op in group.needs]
+            made.append(draft.add_segment(Segment("pointwise", group.space), members, because=group.because))
+        for pair, refusal in zip(pairwise(made), refusals, strict=True):
+            draft.decline(pair, refusal)
+
+    def _groups(self, graph: Graph, run: list[NodeId]) -> tuple[list[_Group], list[Reason]]:
         groups = [_group(graph, store) for store in run]
         written = {graph.block_of(graph.operands(store)[1]) for store in run}
 
@@ -72,16 +81,14 @@ class SegmentOps:
             return (block for block in _touched(graph, group) if block in written)
 
         joiner = _Joiner(graph)
-        groups = joiner.join(groups, hazard, Reason.of("shares-values"), None)
+        groups = joiner.join(groups, hazard, Reason.of("shares-memory"), None)
         groups = joiner.join(groups, _shared_values, Reason.of("shares-values"), self.values)
         groups = joiner.join(groups, _same_space, Reason.of("same-space"), self.unrelated)
         groups = in_order(graph, joiner.single_elements(groups))
         for group in groups:
             why = group.because or Reason.of("shares-values")
             group.because = Reason.of("one-kernel", space=str(list(group.space)), because=str(why))
-        for a, b in pairwise(groups):
-            draft.decline((a.stores[0], b.stores[0]), self._refusal(joiner, a, b))
-        return groups
+        return groups, [self._refusal(joiner, a, b) for a, b in pairwise(groups)]
 
     def _refusal(self, joiner: _Joiner, a: _Group, b: _Group) -> Reason:
         if (refused := joiner.refusal(a, b)) is not None:
@@ -177,34 +184,53 @@ def _overwrites(graph: Graph, group: _Group, other: _Group) -> bool:
 
 
 def _units(graph: Graph) -> Iterator[NodeId | list[NodeId]]:
-    """Library calls, and runs of stores that one launch may hold, in program order."""
+    """Library calls, and runs of stores that one launch may hold, in program order.
+
+    The stores of one flush hold values of the memory before all of them, so they are never parted: a flush of which
+    one store reads, or writes again, what the run wrote starts a run of its own.
+    """
     after: dict[NodeId, set[NodeId]] = {}
     for first, then, ordering in graph.orderings():
         if graph.op(first).target == "fk.store" and ordering.kinds != ("WAR",):
             after.setdefault(then, set()).add(first)
-    run: list[NodeId] = []
-    late: set[NodeId] = set()  # ops that read, or write again, what the run wrote, or use such a value
-    inside: set[NodeId] = set()
+    flushes: dict[object, list[NodeId]] = {}
     for op in graph.ops():
-        target = graph.op(op).target
-        if target in (INPUT, RETURN) or is_view(graph, op):
+        if graph.op(op).target == "fk.store":
+            flushes.setdefault(_flush_of(graph, op), []).append(op)
+    run: list[NodeId] = []
+    late: set[NodeId] = set()  # value ops that hang on what the run wrote
+    for op in graph.ops():
+        if graph.op(op).target in (INPUT, RETURN) or is_view(graph, op) or op in run:
             continue
-        uses_late = any(graph.has_producer(t) and graph.producer(t) in late for t in graph.operands(op))
-        if after.get(op, set()) & inside or uses_late:
-            late.add(op)
-        if target == "fk.store":
-            if op in late:
+        if graph.op(op).target == "fk.store":
+            stores = flushes[_flush_of(graph, op)]
+            if any(_hangs_on(graph, store, run, late, after) for store in stores):
                 yield run
-                run, late, inside = [], set(), set()
-            run.append(op)
-            inside.add(op)
-        elif not _is_value_op(graph, op):
+                run, late = [], set()
+            run += stores
+        elif _is_value_op(graph, op):
+            if _hangs_on(graph, op, run, late, after):
+                late.add(op)
+        else:
             if run:
                 yield run
-            run, late, inside = [], set(), set()
+            run, late = [], set()
             yield op
     if run:
         yield run
+
+
+def _flush_of(graph: Graph, store: NodeId) -> object:
+    return graph.op(store).kwarg("flush", store)
+
+
+def _hangs_on(
+    graph: Graph, op: NodeId, run: list[NodeId], late: set[NodeId], after: dict[NodeId, set[NodeId]]
+) -> bool:
+    """Must the op follow a store of the run, or does it use a value that must?"""
+    if not after.get(op, set()).isdisjoint(run):
+        return True
+    return any(graph.has_producer(t) and graph.producer(t) in late for t in graph.operands(op))
 
 
 def _is_value_op(graph: Graph, op: NodeId) -> bool:
@@ -267,6 +293,14 @@ def _add_boundaries(graph: Graph, draft: Draft) -> None:
                 if a != b and crossing is not None:
                     reason = _why_apart(graph, first, a, b)
                     draft.add_boundary(a, b, crossing, Boundary(graph.layout(crossing).nbytes), because=reason)
+
+
+def _note_repeated(graph: Graph, draft: Draft) -> None:
+    """Values that several kernels compute, each for itself."""
+    for op in graph.ops():
+        homes = graph.segments_of(op)
+        if len(homes) > 1 and graph.op(op).target not in ("fk.load", "fk.fill", "fk.window", "fk.cast"):
+            draft.note(homes, Reason.of("computed-again", op=_short(graph, op)), (op,))
 
 
 def _written(graph: Graph, op: NodeId) -> list[NodeId]:

@@ -48,7 +48,7 @@ def _check(graph: Graph, roots: list[NodeId], reference: Reference) -> None:
     folded = frozenset().union(*(index[k].free for k in reference.reduced))
     loops = Space(reference.shape, index, (), tuple(_vars(index)), folded)
     plans = plan_roots(graph, roots, reference, loops)
-    loops = replace(loops, order=order_loops(loops, plans.values()))
+    loops = replace(loops, order=order_loops(graph, loops, plans.values()))
     plans = set_steps(plans, loops)
     _check_results(graph, plans)
 

@@ -7,16 +7,18 @@ a softmax is three passes over the columns inside one over the rows, a normalisa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from fusekit.domains import Placed, Reference, place, reduced_dims, space_of
 from fusekit.errors import CannotLower
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, substitute
+from fusekit.index import Form, Var
 from fusekit.ir import Graph, Guard
 
 REDUCE, STORE = "fk.reduce", "fk.store"
+MOST_ACCUMULATORS = 4096
 Places = Callable[[NodeId], "Placed | None"]
 
 
@@ -48,7 +50,8 @@ class Plan:
     """A root: ``tensor`` is taken at ``index`` where ``guards`` hold.
 
     ``kept``: for a reduction, the index of its result. ``over``: the variables that it folds. ``needs``: reductions
-    that it waits for. ``steps``: for every loop around it, in which step of that loop's body it stands.
+    that it waits for. ``loops``: the loops around it, outermost first; ``steps``: for each of them the step of the body
+    around it, and the step in the innermost body.
     """
 
     op: NodeId
@@ -58,7 +61,18 @@ class Plan:
     kept: tuple[Form, ...] = ()
     over: frozenset[Var] = frozenset()
     needs: tuple[NodeId, ...] = ()
+    loops: tuple[Var, ...] = ()
     steps: tuple[int, ...] = ()
+
+    @property
+    def level(self) -> int:
+        """How many loops are around the place where a reduction starts and is finished."""
+        return next((k for k, var in enumerate(self.loops) if var in self.over), len(self.loops))
+
+    @property
+    def inside(self) -> tuple[Var, ...]:
+        """Loops that a reduction keeps and that run inside one that it folds: it has an accumulator for each."""
+        return tuple(var for var in self.loops[self.level :] if var not in self.over)
 
     @property
     def is_fold(self) -> bool:
@@ -136,13 +150,9 @@ def _check_covered(op: NodeId, shape: tuple[int, ...], reference: Reference) -> 
 def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Space) -> tuple[Guard, ...]:
     """The root's own guards, and the bounds of the loops that it runs in."""
     free = free_of((*index, *(guard.form for guard in guards)))
-    wanted = list(guards)
-    for bound in loops.bounds:
-        missing = bound.form.free - free
-        if missing == bound.form.free or missing & loops.folded:
-            continue  # nothing of it is this root's: neither its axis nor the place in the row
-        zero = {var: Form() for var in missing}
-        wanted.append(Guard(substitute(bound.form, zero), bound.extent))
+    # A bound on what is nothing of this root's (another axis, or the place in a row of which it knows only the row)
+    # has a variable that the root does not: no variable of its own axes vanishes from its index.
+    wanted = [*guards, *(bound for bound in loops.bounds if bound.form.free and bound.form.free <= free)]
     found = open_guards(wanted)
     return (Guard(Form(), 0),) if found is None else found
 
@@ -168,13 +178,16 @@ def _needs(graph: Graph, op: NodeId, roots: Mapping[NodeId, Plan]) -> list[NodeI
 # ---- the order of loops -------------------------------------------------------------------------------------------
 
 
-def order_loops(loops: Space, plans: Iterable[Plan]) -> tuple[Var, ...]:
-    """The schedule's order, changed as little as it takes for every reduction to run inside what it keeps."""
+def order_loops(graph: Graph, loops: Space, plans: Iterable[Plan], most: int = MOST_ACCUMULATORS) -> tuple[Var, ...]:
+    """The schedule's order, changed as little as it takes for every reduction to run inside what it keeps.
+
+    It may keep loops inside of those that it folds as far as it needs ``most`` accumulators at once.
+    """
     after: dict[Var, set[Var]] = {var: set() for var in loops.order}
     who: dict[tuple[Var, Var], NodeId] = {}
     for plan in plans:
         for inner in plan.over & after.keys():
-            for outer in (plan.free - plan.over) & after.keys():
+            for outer in _outside(graph, plan, inner, loops.order, most):
                 after[inner].add(outer)
                 who[outer, inner] = plan.op
     order: list[Var] = []
@@ -187,56 +200,65 @@ def order_loops(loops: Space, plans: Iterable[Plan]) -> tuple[Var, ...]:
     return tuple(order)
 
 
+def _outside(graph: Graph, plan: Plan, inner: Var, order: Sequence[Var], most: int) -> Iterator[Var]:
+    """Loops that the reduction keeps and that must run around ``inner``, which it folds."""
+    first = min(order.index(var) for var in plan.over if var in order)
+    kept = [var for var in order if var in plan.free and var not in plan.over]
+    late = [var for var in kept if order.index(var) > first]
+    is_arg = str(graph.op(plan.op).kwarg("kind")).startswith("arg")
+    if is_arg or prod(var.extent for var in late) > most:
+        yield from kept
+    else:
+        yield from (var for var in kept if var not in late)
+
+
 # ---- steps --------------------------------------------------------------------------------------------------------
 
 
-def level_of(plan: Plan, loops: Space) -> int:
-    """How many loops are around the place where a reduction is finished."""
-    inside = [place for var in plan.over if (place := loops.place(var)) is not None]
-    return min(inside, default=loops.depth(plan.free))
-
-
 def set_steps(plans: Mapping[NodeId, Plan], loops: Space) -> dict[NodeId, Plan]:
-    """The step of every root at every level, the least for reductions, the last for stores. Raises CannotLower."""
-    depth = {op: loops.depth(plan.free) for op, plan in plans.items()}
-    level = {op: level_of(plan, loops) for op, plan in plans.items() if plan.is_fold}
-    steps = {op: [0] * (depth[op] + 1) for op in plans}
-    most = len(plans) + 1
+    """Loops and steps of every root: the first steps for reductions, the last for stores. Raises CannotLower.
+
+    A root stands in the loops of its own index; only what a reduction needs of another one may be around it besides.
+    """
+    found = {op: replace(plan, loops=tuple(v for v in loops.order if v in plan.free)) for op, plan in plans.items()}
+    steps = {op: [0] * (len(plan.loops) + 1) for op, plan in found.items()}
+    most = len(found) + 1
     changed = True
     while changed:
         changed = False
-        for op, plan in plans.items():
+        for op, plan in found.items():
             for need in plan.needs:
-                changed |= _push(op, need, steps, level, most)
-    _delay(plans, steps, level)
-    return {op: replace(plan, steps=tuple(steps[op])) for op, plan in plans.items()}
+                changed |= _push(plan, found[need], steps[op], steps[need], most)
+    _delay(found, steps)
+    return {op: replace(plan, steps=tuple(steps[op])) for op, plan in found.items()}
 
 
-def _push(op: NodeId, need: NodeId, steps: dict[NodeId, list[int]], level: dict[NodeId, int], most: int) -> bool:
+def _push(plan: Plan, need: Plan, mine: list[int], its: list[int], most: int) -> bool:
     """One round for a root and a reduction that it waits for; True when a step rose."""
-    mine, its, end = steps[op], steps[need], level[need]
-    before = (list(mine), list(its))
-    if len(mine) <= end:
-        raise CannotLower(f"{op} needs {need} outside of the loops that it is made in")
-    for k in range(min(len(mine), end)):
+    before, end = (list(mine), list(its)), need.level
+    if plan.loops[:end] != need.loops[:end]:
+        raise CannotLower(f"{plan.op} needs {need.op} outside of the loops that it is made in")
+    for k in range(end):
         mine[k] = its[k] = max(mine[k], its[k])
-    if len(mine) > end:
-        mine[end] = max(mine[end], its[end] + 1)
+    mine[end] = max(mine[end], its[end] + 1)
     if max(mine) > most:
-        raise CannotLower(f"{op} needs {need} in a later pass, where no loop makes it")
+        raise CannotLower(f"{plan.op} needs {need.op} in a later pass, where no loop makes it")
     return before != (mine, its)
 
 
-def _delay(plans: Mapping[NodeId, Plan], steps: dict[NodeId, list[int]], level: dict[NodeId, int]) -> None:
-    """Stores go into the last pass that they may: loads of what they overwrite, in any earlier one, come before."""
-    stores = [op for op in plans if op not in level]
+def _delay(plans: Mapping[NodeId, Plan], steps: dict[NodeId, list[int]]) -> None:
+    """Stores go into the last step that they may: loads of what they overwrite, in any earlier one, come before."""
     deepest = max(map(len, steps.values()), default=0)
     for k in range(deepest):
-        for op in stores:
+        for op, plan in plans.items():
             own = steps[op]
-            if k >= len(own) - 1 or any(level[need] > k for need in plans[op].needs):
+            if plan.is_fold or k >= len(plan.loops) or any(plans[need].level > k for need in plan.needs):
                 continue
-            own[k] = max(s[k] for s in steps.values() if len(s) > k and s[:k] == own[:k] and len(s) > k + 1)
+            alike = (
+                s[k] for other, s in steps.items()
+                if len(plans[other].loops) > k and s[:k] == own[:k] and plans[other].loops[:k] == plan.loops[:k]
+            )  # fmt: skip
+            own[k] = max(alike)
 
 
 # ---- guards -------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from fusekit.schedule.pointwise import flat
 from fusekit.schedule.record import Schedule
 from fusekit.why import Reason
 
+COLUMNS = 512
 GRID = 65536  # elements of one row from which several blocks share it
 
 
@@ -94,7 +95,22 @@ def is_inner(seen: Look) -> bool:
 
 
 def cpu_rows(seen: Look) -> Schedule:
-    """Kept dimensions outside, folded ones inside, each as few loops as they can be."""
+    """Kept dimensions outside, folded ones inside, each as few loops as they can be.
+
+    Where memory is walked along a kept dimension, pieces of that one are innermost: many accumulators at once.
+    """
     kept, folded = split_order(seen)
     outside = seen.groups(kept)
-    return cpu_blocks(start(seen, [*outside, *seen.groups(folded)]), len(outside))
+    chain = start(seen, [*outside, *seen.groups(folded)])
+    if not folded or is_inner(seen) or seen.extent(outside[-1]) == 1:
+        return cpu_blocks(chain, len(outside))
+    last = len(outside) - 1
+    chain.split(last, columns_of(chain.extents[last]))
+    order = [k for k in range(len(chain.loop)) if k != last + 1]
+    return cpu_blocks(chain.reorder([*order, last + 1]), last + 1)
+
+
+def columns_of(extent: int) -> int:
+    """Columns whose sums grow side by side: a divisor near 512, so that no iteration needs a bound."""
+    most = min(extent, COLUMNS)
+    return next((d for d in range(most, most // 4, -1) if extent % d == 0), most)

@@ -1,35 +1,21 @@
-"""Graphs that Dynamo and AOT hand over: as functions that can be recorded, and as a forward and a backward graph."""
+"""Graphs that Dynamo and AOT hand over, as functions that can be recorded."""
 
 from __future__ import annotations
 
 import inspect
 import keyword
-import operator
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
-import torch.fx.traceback as fx_traceback
-from torch._functorch import config as aot_config
-from torch._functorch.aot_autograd import aot_module_simplified
-from torch._functorch.partitioners import default_partition
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import OpOverload
 
-from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
-from fusekit.trace.ambient import ambient
-from fusekit.trace.guards import layout_of, token
 from fusekit.trace.origin import NOT_USERS, at_line
-from fusekit.trace.record import record
-from fusekit.trace.spans import Span, meeting
 
-Compiler = Callable[["GraphCall", bool], Callable[..., Any]]  # (graph, is it the forward one)
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (\S+)')
-_ABSOLUTE = ("aten::as_strided", "aten::as_strided_", "aten::as_strided_scatter")
-_DIFFERENTIABLE = ("autograd_function_apply",)  # higher-order ops whose gradient AOT takes as eager does
 
 
 class GraphCall:
@@ -47,7 +33,7 @@ class GraphCall:
         self._numbers = frozenset(k for k, node in enumerate(places) if _is_number(node))
         self._held = tuple(dict.fromkeys(t for t in held if isinstance(_attribute(module, t), torch.Tensor)))
         frame = next((frame for node in nodes if (frame := _frame_of(node))), None)
-        self.where = Origin(frame[0], frame[1]) if frame else None  # the first line of the user's
+        self.where = Origin(*frame[:2]) if frame else None  # the first line of the user's
         self.__name__ = self.__qualname__ = (frame[2].strip("<>") if frame else "graph") + part
         self.names = _identifiers([*self._held, *(_name_of(node) for node in places)])
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -65,6 +51,10 @@ class GraphCall:
         with torch.set_grad_enabled(torch.is_grad_enabled()):  # an op that raises must not leave a region's mode behind
             return _Lined(self.module, dict(zip(self._held, flat[:count], strict=True))).run(*flat[count:])
 
+    def eager(self, args: Sequence[Any]) -> Any:
+        """The graph as torch runs it, for the arguments that Dynamo or AOT pass."""
+        return self.module.forward(*args)  # not a call of the module, which prints the graph where an op raises
+
     def nodes(self) -> Iterator[torch.fx.Node]:
         """The nodes that call something."""
         return (node for node in self.module.graph.nodes if node.op.startswith("call"))
@@ -80,10 +70,10 @@ class _Lined(torch.fx.Interpreter):
     def run(self, *args: Any) -> Any:
         """The graph's outputs; without the progress bar and the texts that torch's own loop adds to errors."""
         self.args_iter = iter(args)
-        for node in self.module.graph.nodes:
-            self.env[node] = self.run_node(node)
-            if node.op == "output":
-                return self.env[node]
+        out = None
+        for node in self.module.graph.nodes:  # the last is the output
+            out = self.env[node] = self.run_node(node)
+        return out
 
     def run_node(self, n: torch.fx.Node) -> Any:
         frame = _frame_of(n)
@@ -94,6 +84,11 @@ class _Lined(torch.fx.Interpreter):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self.held[target] if target in self.held else super().get_attr(target, args, kwargs)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if isinstance(target, OpOverload) and target.name() == "prims::fma":  # Dynamo's reading of addcmul_, addcdiv_
+            return args[0] * args[1] + args[2]  # its definition
+        return super().call_function(target, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target == "item" and not isinstance(args[0], torch.Tensor):
@@ -150,211 +145,7 @@ def _identifiers(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-# ---- training
-
-
-def exact_key(flat: Sequence[Any], is_exact: bool) -> tuple[Any, ...]:
-    """What AOT's graphs depend on: layouts, autograd state, overlaps, numbers, ambient state.
-
-    ``is_exact``: they also name bytes of whole storages, as they do wherever inputs meet (a synthetic base).
-    """
-    tensors = [a for a in flat if isinstance(a, torch.Tensor)]
-    pattern = meeting([Span.of_storage(t) for t in tensors])
-    whole = is_exact or bool(pattern)
-    layouts = tuple([layout_of(t, whole) for t in tensors])
-    return layouts, pattern, tuple([token(a) for a in flat if not isinstance(a, torch.Tensor)]), ambient()
-
-
-def refuse_what_cannot_be_differentiated(call: GraphCall) -> None:
-    """Raise for graphs whose backward graph nobody has shown to be eager's."""
-    for node in call.nodes():
-        if isinstance(node.target, HigherOrderOperator) and node.target.name() not in _DIFFERENTIABLE:
-            frame = _frame_of(node)
-            where = Origin(frame[0], frame[1]) if frame else call.where
-            raise UnsupportedError(f"the gradient of {node.target.name()}", where)
-
-
-class _Shared(Exception):
-    """An output is a view of memory that is saved for the gradient."""
-
-
-class Differentiated:
-    """A graph with its gradient: AOT's forward and backward graph for arguments like ``flat``, each compiled by
-    ``compile``. Ops that write in place stay as they are. ``is_exact`` as in ``exact_key``.
-
-    Raises UnsupportedError where the backward graph is not known to be right.
-    """
-
-    def __init__(self, call: GraphCall, flat: Sequence[Any], compile: Compiler):
-        refuse_what_cannot_be_differentiated(call)
-        self.is_exact = False
-        self._call, self._compile = call, compile
-        tensors = _traced_apart(call, flat)
-        try:
-            self._lifted = _Lifted(call, flat, with_bases=False)
-            self._run = self._split(tensors)
-        except _Shared:
-            self._lifted = _Lifted(call, flat, with_bases=True)
-            self._run = self._split(tensors)
-
-    def _split(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any]:
-        with aot_config.patch(donated_buffer=False), warnings.catch_warnings():  # retain_graph=True is allowed
-            warnings.simplefilter("ignore")
-            return aot_module_simplified(
-                self._lifted,  # type: ignore[arg-type]
-                list(tensors),
-                fw_compiler=lambda graph, _: self._boxed(graph, "_forward"),
-                bw_compiler=lambda graph, _: self._boxed(graph, "_backward"),
-                partition_fn=self._partition,
-                disable_functionalization=True,
-            )
-
-    def __call__(self, flat: Sequence[Any]) -> Any:
-        out = self._run(*[a for a in flat if isinstance(a, torch.Tensor)])
-        return out[: self._lifted.count] if self._lifted.with_bases else out
-
-    def _boxed(self, module: torch.fx.GraphModule, part: str) -> Callable[[list[Any]], Any]:
-        call = GraphCall(module, "")
-        call.__name__ = call.__qualname__ = self._call.__name__ + part
-        run = self._compile(call, part == "_forward")
-
-        def boxed(args: list[Any]) -> Any:
-            taken = tuple(args)
-            args.clear()
-            return run(*taken)
-
-        boxed._boxed_call = True  # type: ignore[attr-defined]
-        return boxed
-
-    def _partition(self, joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
-        _refuse_lost_statistics(self._call, joint)
-        forward, backward = default_partition(joint, inputs, **kwargs)
-        _refuse_writes_to_what_was_saved(backward)
-        if not self._lifted.with_bases and _shares_what_is_saved(forward, kwargs["num_fwd_outputs"]):
-            raise _Shared
-        ops = [node.target for graph in (forward, backward) for node in graph.graph.nodes]
-        self.is_exact = any(isinstance(op, OpOverload) and op._schema.name in _ABSOLUTE for op in ops)
-        return forward, backward
-
-
-def _traced_apart(call: GraphCall, flat: Sequence[Any]) -> list[torch.Tensor]:
-    """The tensors that AOT traces for those in ``flat``: of two that overlap, no view of the other for autograd.
-
-    Else the gradient of one would flow into the other in the trace, and at the call once more. Raises UnsupportedError
-    where one of them is also written: then the history of both matters.
-    """
-    tensors = [a for a in flat if isinstance(a, torch.Tensor)]
-    pairs = [pair for pair in meeting([Span.of(t) for t in tensors]) if not pair[4]]
-    if any(not one_storage for _, _, _, one_storage, _ in pairs):
-        raise UnsupportedError("arguments that share memory through two storages, in a graph with gradients")
-    with_gradient = [k for a, b, *_ in pairs if tensors[a].requires_grad or tensors[b].requires_grad for k in (a, b)]
-    if not with_gradient:
-        return tensors
-    apart = [t.detach().requires_grad_(t.requires_grad) if k in with_gradient else t for k, t in enumerate(tensors)]
-    if written := _written(call, flat) & set(with_gradient):
-        name = call.names[next(k for k, a in enumerate(flat) if a is tensors[min(written)])]
-        raise UnsupportedError(f"{name} is written, and shares memory with an argument that requires grad,", call.where)
-    return apart
-
-
-def _written(call: GraphCall, flat: Sequence[Any]) -> set[int]:
-    """Which of the tensors in ``flat`` lie in a memory block that the graph writes."""
-    with torch.no_grad():
-        graph = record(call, [a.detach() if isinstance(a, torch.Tensor) else a for a in flat]).graph
-    blocks = {graph.block_of(graph.operands(op)[k]) for op in graph.ops() for k in graph.op(op).writes}
-    return {k for k, tensor in enumerate(graph.inputs()) if graph.block_of(tensor) in blocks}
-
-
-class _Lifted(torch.nn.Module):
-    """The graph as a module of the tensors among ``flat``; the other arguments are fixed.
-
-    ``with_bases``: after its ``count`` outputs it answers the base of each that is a view of what the graph made. AOT
-    then rebuilds the view from that base; it would otherwise cut the output's version counter off from that of what is
-    saved for the gradient, and backward would not notice a later write to the output.
-    """
-
-    def __init__(self, call: GraphCall, flat: Sequence[Any], with_bases: bool):
-        super().__init__()
-        self.call, self.with_bases, self.count = call, with_bases, 0
-        self.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
-        self.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        flat = list(self.others)
-        for k, tensor in zip(self.places, tensors, strict=True):
-            flat[k] = tensor
-        # anomaly mode gives the nodes of the backward graph the line of their forward op
-        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
-            out = self.call(*flat)
-        self.count = len(out)
-        return (*out, *_hidden_bases(out, tensors)) if self.with_bases else out
-
-
-def _hidden_bases(out: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Bases of the outputs that are neither outputs themselves nor memory of an argument, each once."""
-    found: dict[int, torch.Tensor] = {}
-    for o in out:
-        if isinstance(o, torch.Tensor) and o.requires_grad and o._base is not None:
-            known = (*out, *tensors, *(t._base for t in tensors))
-            if not any(o._base is t for t in known):
-                found[id(o._base)] = o._base
-    return list(found.values())
-
-
-def _batch_norms(nodes: Iterator[torch.fx.Node]) -> int:
-    names = [getattr(node.target, "__name__", str(node.target)) for node in nodes]
-    return sum("batch_norm" in name and "backward" not in name for name in names)
-
-
-def _refuse_lost_statistics(call: GraphCall, joint: torch.fx.GraphModule) -> None:
-    """A batch norm whose result nobody reads still updates its statistics, which its schema does not say."""
-    kept = (node for node in joint.graph.nodes if node.op == "call_function")
-    if _batch_norms(kept) < _batch_norms(call.nodes()):
-        raise UnsupportedError("a batch norm whose result is not used, in a graph with gradients")
-
-
-def _shares_what_is_saved(forward: torch.fx.GraphModule, count: int) -> bool:
-    """Is one of the first ``count`` outputs a view of memory that the graph made and that is saved for backward?
-
-    Raises UnsupportedError for a view that has siblings (``unbind``, ``chunk``): AOT cuts these off in any case.
-    """
-    leaves = next(iter(forward.graph.find_nodes(op="output"))).args[0]
-    saved = {_storage_of(node) for node in leaves[count:]}  # type: ignore[index]
-    saved -= {_storage_of(node) for node in forward.graph.find_nodes(op="placeholder")}
-    views = [node for node in leaves[:count] if _is_view(node) and _storage_of(node) in saved]  # type: ignore[index]
-    for node in views:
-        while _is_view(node):
-            if node.target is operator.getitem:
-                frame = _frame_of(node)
-                where = Origin(frame[0], frame[1]) if frame else None
-                raise UnsupportedError("one of several views of a tensor that is saved for the gradient, as a result", where)
-            node = node.args[0]
-    return bool(views)
-
-
-def _storage_of(node: Any) -> int | None:
-    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
-
-
-def _is_view(node: Any) -> bool:
-    if not isinstance(node, torch.fx.Node) or node.op != "call_function" or not node.args:
-        return False
-    if node.target is operator.getitem:
-        return _is_view(node.args[0])
-    return isinstance(node.target, OpOverload) and node.target._schema.arguments[0].alias_info is not None
-
-
-def _refuse_writes_to_what_was_saved(backward: torch.fx.GraphModule) -> None:
-    """A backward graph may write to what it made itself: anything else would be written once for each call of it."""
-    outside: set[torch.fx.Node] = set()
-    for node in backward.graph.nodes:
-        if node.op == "placeholder":
-            outside.add(node)
-        elif isinstance(node.target, OpOverload):
-            schema = node.target._schema
-            for argument, value in zip(schema.arguments, node.args, strict=False):
-                if isinstance(value, torch.fx.Node) and value in outside and argument.alias_info is not None:
-                    if argument.alias_info.is_write:
-                        raise UnsupportedError(f"{node.target} on a saved tensor, in the gradient")
-                    outside.add(node)  # a view
+def line_of_node(node: torch.fx.Node) -> Origin | None:
+    """The user's line behind a node."""
+    frame = _frame_of(node)
+    return Origin(*frame[:2]) if frame else None

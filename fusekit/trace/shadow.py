@@ -173,9 +173,7 @@ def parameters_of(
 class _Shadow(ScriptMode):
     """Answers each torch call from the script, or raises where it is another call."""
 
-    def __init__(
-        self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Callable[..., Any]
-    ):
+    def __init__(self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Callable[..., Any]):
         self.rows, self.tokens, self.objects, self.hook = rows, tokens, objects, hook
         self.at = 0
         self.found: dict[int, Scalar] = {}

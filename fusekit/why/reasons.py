@@ -41,7 +41,8 @@ SENTENCES: dict[str, str] = {
     # segment
     "one-kernel": "one kernel over {space}: {because}",
     "single-store": "nothing else is stored in this run",
-    "shares-values": "the stores share values or memory",
+    "shares-memory": "one store overwrites what the other's value reads",
+    "shares-values": "the stores share values or loads",
     "same-space": "the stores run over one iteration space",
     "space-differs": "iteration spaces differ ({first} against {second}) and nothing is shared",
     "too-large": "one kernel of both would hold {values} values, over {limit}",
@@ -50,6 +51,7 @@ SENTENCES: dict[str, str] = {
     "cannot-nest": "no nest of loops holds both: {because}",
     "one-element": "one element more, in a kernel that runs anyway",
     "alias-only": "only views of what is there: nothing is launched",
+    "computed-again": "{op} is computed in each of these kernels: writing it and reading it again would move more bytes",
     "extern-call": "{op} is a library call",
     "nothing-to-do": "no element to compute",
     # schedule

@@ -50,9 +50,7 @@ def observed(fn: Callable[..., Any], make: Make) -> dict[str, Any]:
     torch.manual_seed(3)
     results = tensors(fn(*args))
     seen = {
-        "written": [
-            t._version > before for t, before in zip(given, versions, strict=True)
-        ],
+        "written": [t._version > before for t, before in zip(given, versions, strict=True)],
         "shares with arguments": [shares(t, given) for t in results],
         "shares with results": [shares(t, results) for t in results],
         "is argument": [[t is other for other in given] for t in results],

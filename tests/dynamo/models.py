@@ -59,7 +59,11 @@ def conv_net() -> torch.nn.Module:
 
 def group_net() -> torch.nn.Module:
     return torch.nn.Sequential(
-        torch.nn.Conv1d(3, 4, 1), torch.nn.GroupNorm(2, 4), torch.nn.SiLU(), torch.nn.Dropout(0.25), torch.nn.LayerNorm(5)
+        torch.nn.Conv1d(3, 4, 1),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.SiLU(),
+        torch.nn.Dropout(0.25),
+        torch.nn.LayerNorm(5),
     )
 
 

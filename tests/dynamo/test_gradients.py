@@ -229,13 +229,24 @@ def views_of_what_is_saved(x):
     return x.exp().unbind(0)
 
 
+def detached_and_filled(x, buffer):
+    y = buffer.detach()
+    y.copy_(x)
+    return y
+
+
 @pytest.mark.parametrize(
     ("fn", "make", "reason"),
     [
-        (writes_an_overlapping_argument, lambda: (lambda a: (a, a[1]))(leaf(4, 3) * 1), "a is written, and shares memory"),
+        (
+            writes_an_overlapping_argument,
+            lambda: (lambda a: (a, a[1]))(leaf(4, 3) * 1),
+            "a is written, and shares memory",
+        ),
         (writes_an_overlapping_argument, lambda: (lambda a: (a, a.detach()[2]))(leaf(4, 3) * 1), "test_gradients.py:"),
         (checkpointed, lambda: (leaf(4, 3), leaf(3, 3)), "tag_activation_checkpoint at .*test_gradients.py:"),
         (views_of_what_is_saved, lambda: (leaf(4, 3),), "one of several views"),
+        (detached_and_filled, lambda: (leaf(4, 3), randn(4, 3)), "detached from an argument"),
     ],
 )
 def test_what_is_not_proven_runs_in_eager(fn, make, reason):
@@ -246,6 +257,19 @@ def test_what_is_not_proven_runs_in_eager(fn, make, reason):
     with warnings.catch_warnings():  # said once
         warnings.simplefilter("error", FallbackWarning)
         observed(compiled, make)
+
+
+def test_a_written_leaf_is_eagers_error_at_a_later_call_too():
+    def double(x):
+        x.mul_(2)
+        return x.sin()
+
+    compiled = torch.compile(double, backend=backend)
+    compiled(leaf(4, 3) * 1)
+    x = leaf(4, 3)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"), pytest.warns(FallbackWarning):
+        compiled(x)
+    assert torch.equal(x, randn(4, 3))
 
 
 # ---- what happens between forward and backward ----------------------------------------------------------------------
@@ -269,7 +293,7 @@ def times(x, w):
 
 @pytest.mark.parametrize("fn", [exp, exp_transposed])
 def test_a_result_that_backward_needs_must_not_be_written(fn):
-    with pytest.raises(RuntimeError, match="in-?place"):
+    with pytest.raises(RuntimeError, match=r"in-?place"):
         torch.compile(fn, backend=backend)(leaf(4, 3)).mul_(2).sum().backward()
 
 

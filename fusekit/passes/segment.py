@@ -93,9 +93,11 @@ class SegmentOps:
     def _refusal(self, joiner: _Joiner, a: _Group, b: _Group) -> Reason:
         if (refused := joiner.refusal(a, b)) is not None:
             return refused
-        if a.space == b.space:
-            return Reason.of("too-large", values=len(a.needs) + len(b.needs), limit=self.unrelated)
-        return Reason.of("space-differs", first=str(list(a.space)), second=str(list(b.space)))
+        if a.space != b.space:
+            return Reason.of("space-differs", first=str(list(a.space)), second=str(list(b.space)))
+        if a.reduced != b.reduced:
+            return Reason.of("reductions-differ", first=str(sorted(a.reduced)), second=str(sorted(b.reduced)))
+        return Reason.of("too-large", values=len(a.needs.keys() | b.needs.keys()), limit=self.unrelated)
 
 
 @dataclass

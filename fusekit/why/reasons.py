@@ -45,6 +45,7 @@ SENTENCES: dict[str, str] = {
     "shares-values": "the stores share values or loads",
     "same-space": "the stores run over one iteration space",
     "space-differs": "iteration spaces differ ({first} against {second}) and nothing is shared",
+    "reductions-differ": "one reduces the dimensions {first}, the other {second}, and nothing is shared",
     "too-large": "one kernel of both would hold {values} values, over {limit}",
     "must-follow": "{block} must be written before it is read: {because}",
     "cannot-lower": "no kernel: {because}",

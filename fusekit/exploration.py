@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 
 from fusekit.errors import BackendUnavailable, FusekitError, UnsupportedError
-from fusekit.ids import NodeId
 from fusekit.ir import Graph, GraphDiff, print_graph
 from fusekit.ir import diff as graph_diff
 from fusekit.lower import Kernel
-from fusekit.memory import Overlap
 from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
 from fusekit.run.bytes import Traffic, traffic
 from fusekit.run.clones import clones
@@ -29,9 +27,13 @@ from fusekit.run.interpret import interpret
 from fusekit.run.observe import observe
 from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.run.repro import repro
-from fusekit.trace import Argument, Capture, Constant, Recording, record
+from fusekit.run.sharing import overlap
+from fusekit.run.summary import SegmentView, Summary, segment_view
+from fusekit.trace import Argument, Capture, Recording, record, same_pattern
 from fusekit.trace.cut import cut
-from fusekit.trace.numbers import exactly
+from fusekit.trace.guards import is_as_recorded, token
+from fusekit.trace.reach import SIMPLE, Missing
+from fusekit.trace.recording import source_name
 from fusekit.trace.shadow import parameters_of
 from fusekit.why import Explanation
 
@@ -43,49 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "cut", "diff", "explore", "overlap"]
 
 
-@dataclass(frozen=True)
-class SegmentView:
-    """One segment: ``kernel`` is None where nothing is made (a library call, views, a refusal that ``why`` names)."""
-
-    id: NodeId
-    scheduler: str
-    space: tuple[int, ...]
-    ops: tuple[NodeId, ...]
-    kernel: Kernel | None
-    reads: tuple[NodeId, ...]
-    writes: tuple[NodeId, ...]
-    refused: str = ""
-
-    def __repr__(self) -> str:
-        what = self.kernel.name if self.kernel else self.refused or "nothing generated"
-        return f"<segment {self.id} {self.scheduler} {list(self.space)}: {len(self.ops)} ops, {what}>"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Counts of one call, and bytes: moved by the segments, the least possible, and the peak that lives at once."""
-
-    kernels: int
-    extern_calls: int
-    copies: int
-    alias_segments: int
-    segments: int
-    bytes_moved: int
-    bytes_least: int
-    peak_bytes: int
-
-    def __repr__(self) -> str:
-        moved = f"{self.bytes_moved:,} bytes moved, {self.bytes_least:,} at least"
-        counts = f"{self.kernels} kernels, {self.extern_calls} library calls, {self.copies} copies"
-        return f"{counts}, {self.alias_segments} alias segments; {moved}, peak {self.peak_bytes:,}"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Exploration:
     """Everything that fusekit decided about one function for one set of arguments.
 
     The caller's tensors are read only by ``run`` and ``check``, and then through clones; ``run(*args)`` on given
-    arguments mutates these as eager would.
+    arguments mutates these as eager would. ``made``: kernels and plan, where ``fk.jit`` has made them already.
     """
 
     fn: Callable[..., object]
@@ -94,7 +59,7 @@ class Exploration:
     options: Options
     recording: Recording
     steps: tuple[Step, ...]
-    _plans: list[Plan] = field(default_factory=list)
+    made: tuple[Compiled, Plan] | None = None
 
     # ---- what was decided
 
@@ -105,17 +70,17 @@ class Exploration:
 
     def __getitem__(self, step: str | int) -> Step:
         """The step of that name or number."""
-        if isinstance(step, int):
+        if isinstance(step, int) and -len(self.steps) <= step < len(self.steps):
             return self.steps[step]
         found = next((s for s in self.steps if s.name == step), None)
         if found is None:
-            names = ", ".join(s.name for s in self.steps)
-            raise FusekitError(f"no step is called {step!r}", None, f"the steps are {names}")
+            names = ", ".join(f"{k} {s.name}" for k, s in enumerate(self.steps))
+            raise FusekitError(f"no step is {step!r}", None, f"the steps are {names}")
         return found
 
     @cached_property
     def _compiled(self) -> Compiled:
-        return lower_graph(self.graph, self.options.backend)
+        return self.made[0] if self.made else lower_graph(self.graph, self.options.backend)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -124,18 +89,8 @@ class Exploration:
 
     @property
     def segments(self) -> tuple[SegmentView, ...]:
-        return tuple(self._segment(s) for s in self.graph.segments())
-
-    def _segment(self, id: NodeId) -> SegmentView:
-        graph, compiled = self.graph, self._compiled
-        ops, segment = graph.members(id), graph.segment(id)
-        made = {t for op in ops for t in graph.results(op)}
-        taken = dict.fromkeys(t for op in ops for t in graph.operands(op) if not graph.is_value(t))
-        written = dict.fromkeys(graph.operands(op)[w] for op in ops for w in graph.op(op).writes)
-        fresh = dict.fromkeys(t for op in ops for t in graph.results(op) if not graph.is_value(t))
-        reads = tuple(t for t in taken if t not in made and (t not in written or segment.scheduler == "extern"))
-        kernel, refused = compiled.kernels.get(id), compiled.refused.get(id, "")
-        return SegmentView(id, segment.scheduler, segment.space, ops, kernel, reads, (*written, *fresh), refused)
+        graph, made = self.graph, self._compiled
+        return tuple(segment_view(graph, s, made.kernels.get(s), made.refused.get(s, "")) for s in graph.segments())
 
     def summary(self) -> Summary:
         counts, moved = self._plan_counts(), self._traffic
@@ -150,8 +105,8 @@ class Exploration:
 
     def _plan_counts(self) -> LastRun:
         """Of the plan; before the first run, of one without compiled kernels, since counting needs no compiler."""
-        if self._plans:
-            return self._plans[0].counts
+        if self.made or "_plan" in self.__dict__:
+            return self._plan.counts
         return plan_of(self.graph, self._compiled, self.recording.graph, compile=lambda _: _never).counts
 
     def why(self, first: str, second: str | None = None) -> tuple[Explanation, ...]:
@@ -197,13 +152,16 @@ class Exploration:
             chosen.graph, view=view, explanations=said, since=before, kernels=kernels, title=title, segment=segment
         )
 
+    def what_if(self, **decisions: object) -> Exploration:
+        """A new exploration with decisions forced. Raises UnsupportedError: not there yet, and what is instead."""
+        what = f"what_if({', '.join(decisions)})"
+        raise UnsupportedError(what, None, _INSTEAD)
+
     # ---- running it
 
-    @property
+    @cached_property
     def _plan(self) -> Plan:
-        if not self._plans:
-            self._plans.append(plan_of(self.graph, self._compiled, self.recording.graph))
-        return self._plans[0]
+        return self.made[1] if self.made else plan_of(self.graph, self._compiled, self.recording.graph)
 
     def run(self, *args: object, **kwargs: object) -> object:
         """Run the kernels. Without arguments on clones of the explored ones, which keep their aliasing; with arguments
@@ -212,7 +170,7 @@ class Exploration:
         if args or kwargs:
             return self._call(args, kwargs)
         leaves, _ = self._explored()
-        return self._execute(leaves, clones(self._inputs(leaves)))
+        return self._execute(leaves, clones(self._like_explored(leaves)))
 
     def _explored(self) -> tuple[list[Any], TreeSpec]:
         """The explored arguments as (leaves, structure)."""
@@ -221,15 +179,29 @@ class Exploration:
             raise FusekitError(what, None, "give run some, x.run(*args), or use fk.explore(fn, *args)")
         return tree_flatten((self.args, dict(self.kwargs)))
 
-    def _call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-        from fusekit.trace import same_pattern
+    def _like_explored(self, leaves: Sequence[object]) -> list[torch.Tensor]:
+        """The tensors of ``fk.input``. Raises FusekitError where they, or values that steered the recording, are not
+        like the explored ones: a plan would read and write past them."""
+        problem = next((f"{e.path} has another value" for e in self.recording.guards if not is_as_recorded(e)), None)
+        tensors = self.recording.tensors(leaves) if problem is None else []
+        for source, t in zip(self.recording.inputs, tensors, strict=False):
+            if not isinstance(t, torch.Tensor):
+                what = "missing" if isinstance(t, Missing) else f"{t!r:.40}, explored was a tensor"
+                problem = problem or f"{source_name(source)} is {what}"
+        problem = problem or same_pattern(self.recording, tensors)
+        if problem:
+            what = f"what this exploration stands for has changed: {problem}"
+            raise FusekitError(what, None, "explore it anew, or use fk.jit")
+        return tensors
 
-        leaves, _ = tree_flatten((tuple(args), dict(kwargs)))
-        inputs = self._inputs(leaves)
-        if problem := same_pattern(self.recording, inputs):
-            raise FusekitError(
-                f"these arguments are not like the explored ones: {problem}", None, "explore them anew, or use fk.jit"
-            )
+    def _call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+        if kwargs.keys() == self.kwargs.keys():
+            kwargs = {name: kwargs[name] for name in self.kwargs}  # leaves are numbered in this order
+        leaves, spec = tree_flatten((tuple(args), dict(kwargs)))
+        if (self.args or self.kwargs) and spec != tree_structure((self.args, dict(self.kwargs))):
+            what = f"these arguments of {self.name} are arranged in another way than the explored ones"
+            raise FusekitError(f"{what}: {_outline(args, kwargs)}, not {_outline(self.args, self.kwargs)}")
+        inputs = self._like_explored(leaves)
         return self._execute(leaves, inputs, self._numbers(args, kwargs, leaves))
 
     def _numbers(
@@ -237,10 +209,12 @@ class Exploration:
     ) -> tuple[int | float, ...]:
         """The graph's parameters for these arguments."""
         explored = tree_leaves((self.args, dict(self.kwargs)))
-        was, now = ([exactly(x) for x in some if type(x) in (int, float)] for some in (explored, leaves))
+        steers = (int, float) if not explored else SIMPLE  # fk.jit keeps no arguments to compare with
+        was, now = ([token(x) for x in some if isinstance(x, steers)] for some in (explored, leaves))
         found = self.recording.examples if was == now else parameters_of(self.recording, self.fn, args, kwargs)
         if found is None:
-            raise FusekitError("these numbers make another program", None, "explore them anew, or use fk.jit")
+            what = "these numbers, or other plain arguments, make another program"
+            raise FusekitError(what, None, "explore them anew, or use fk.jit")
         return found
 
     def _execute(
@@ -250,11 +224,11 @@ class Exploration:
         flat = execute(self._plan, inputs, numbers, symbols(self.recording.objects, leaves))
         return restructure(self.recording, flat)
 
-    def _inputs(self, leaves: Sequence[object]) -> list[torch.Tensor]:
-        return inputs_of(self.recording, leaves)
-
     def check(self, rtol: float | None = None, atol: float | None = None) -> CheckReport:
-        """Outputs, mutated inputs, aliasing, dtypes, strides and exceptions against eager, on clones."""
+        """Outputs, mutated inputs, aliasing, dtypes, strides and exceptions against eager, on clones.
+
+        Raises FusekitError where captures or explored arguments have other layouts by now.
+        """
         return self._check(lambda leaves, inputs: self._execute(leaves, inputs), Tolerance(rtol, atol))
 
     def check_steps(self) -> dict[str, CheckReport]:
@@ -277,25 +251,31 @@ class Exploration:
         """
         from fusekit.run.profile import profile
 
-        leaves, _ = tree_flatten((self.args, dict(self.kwargs)))
+        leaves, _ = self._explored()
+        inputs = self._like_explored(leaves)
         args, kwargs = self._cloned()
         theirs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
         captures = [s.entry.read() for s in self.recording.inputs if isinstance(s, Capture)]
         eager = (lambda: self.fn(*args, **kwargs)), theirs, captures
         given = self.recording.examples, symbols(self.recording.objects, leaves)
-        inputs, kernels = self._inputs(leaves), self._compiled.kernels
+        kernels = self._compiled.kernels
         return profile(self.name, self.graph, self._plan, kernels, inputs, *given, eager, seconds)
 
     def _check(
         self, ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object], tolerance: Tolerance | None = None
     ) -> CheckReport:
+        explored, _ = self._explored()
+        self._like_explored(explored)
         captures = [(s.entry.path, s.entry.read()) for s in self.recording.inputs if isinstance(s, Capture)]
+        kept = [(f"argument {k}", t) for k, t in enumerate(explored) if _meets(t, [c for _, c in captures])]
+        captures += kept  # a clone of these would no longer share with the capture; they get their bytes back as well
 
         def call(*args: object, **kwargs: object) -> object:
             leaves, _ = tree_flatten((args, kwargs))
-            return ours(leaves, self._inputs(leaves))
+            return ours(leaves, self.recording.tensors(leaves))
 
-        first, second = self._cloned(), self._cloned()
+        keep = {id(t) for _, t in kept}
+        first, second = self._cloned(keep), self._cloned(keep)
         state = torch.get_rng_state()
         eager = observe(self.fn, *first, captures)
         torch.set_rng_state(state)
@@ -303,11 +283,12 @@ class Exploration:
         script = functools.partial(repro, self.fn, self.args, self.kwargs)
         return compare(eager, mine, tolerance=tolerance, title=self.recording.name, script=script)
 
-    def _cloned(self) -> tuple[tuple[object, ...], dict[str, object]]:
+    def _cloned(self, keep: Set[int] = frozenset()) -> tuple[tuple[object, ...], dict[str, object]]:
+        """The explored arguments on bytes of their own, but for tensors with these ids."""
         leaves, spec = self._explored()
-        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-        copies = iter(clones(tensors))
-        made = [next(copies) if isinstance(x, torch.Tensor) else x for x in leaves]
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor) and id(x) not in keep]
+        copies = {id(t): copy for t, copy in zip(tensors, clones(tensors), strict=True)}
+        made = [copies.get(id(x), x) for x in leaves]
         args, kwargs = tree_unflatten(made, spec)
         return args, kwargs
 
@@ -374,22 +355,34 @@ def explore(fn: Callable[..., object], *args: object, options: Options | None = 
     return Exploration(fn, args, kwargs, chosen, recording, (first, *steps[1:]))
 
 
+_INSTEAD = (
+    "force a boundary with fk.cut(t), leave passes out or change their fields with fk.Options(passes=...), "
+    "SchedulePass(given=...) among them, and compare with fk.diff(x, y)"
+)
+
+
+def _outline(args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """How a call looks: ``(tensor, 3, {'a': tensor}, scale=2.0)``."""
+    args, kwargs = tree_map(lambda leaf: _Tensor() if isinstance(leaf, torch.Tensor) else leaf, (tuple(args), kwargs))
+    return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"[:120]
+
+
+class _Tensor:
+    def __repr__(self) -> str:
+        return "tensor"
+
+
+def _meets(t: object, others: Sequence[torch.Tensor]) -> bool:
+    """Does this leaf have bytes in the storage of one of the tensors?"""
+    if not isinstance(t, torch.Tensor):
+        return False
+    storages = [(s.data_ptr(), s.data_ptr() + s.nbytes()) for s in (x.untyped_storage() for x in (t, *others))]
+    (low, high), *rest = storages
+    return any(start < high and low < end for start, end in rest)
+
+
 def _never(*_: object) -> None:
     raise AssertionError("a plan that only counts is not run")
-
-
-def inputs_of(recording: Recording, leaves: Sequence[object]) -> list[torch.Tensor]:
-    """The tensors of ``fk.input``, in order: arguments by leaf number, captures read again, constants."""
-    found: list[torch.Tensor] = []
-    for source in recording.inputs:
-        match source:
-            case Argument(leaf):
-                found.append(cast(torch.Tensor, leaves[leaf]))
-            case Capture(entry):
-                found.append(entry.read())
-            case Constant(tensor):
-                found.append(tensor)
-    return found
 
 
 def restructure(recording: Recording, flat: Sequence[object]) -> Any:
@@ -400,22 +393,3 @@ def restructure(recording: Recording, flat: Sequence[object]) -> Any:
 def diff(first: Exploration, second: Exploration) -> GraphDiff:
     """What differs between the last graphs of two explorations."""
     return graph_diff(first.graph, second.graph)
-
-
-def overlap(a: torch.Tensor, b: torch.Tensor) -> Overlap:
-    """How two tensors share memory, byte for byte: ``fk.overlap(x, x[0]) is Overlap.CONTAINS``.
-
-    UNKNOWN where the search ran out of its budget: treat it as overlapping.
-    """
-    from fusekit.ir import Layout
-    from fusekit.memory import overlap as exact
-    from fusekit.torch_types import FROM_TORCH
-
-    if a.device != b.device:
-        return Overlap.DISJOINT
-    low = min(a.data_ptr(), b.data_ptr())
-    layouts = [
-        Layout.of(t.data_ptr() - low, t.shape, [s * t.element_size() for s in t.stride()], FROM_TORCH[t.dtype])
-        for t in (a, b)
-    ]
-    return exact(*layouts)

@@ -12,7 +12,7 @@ from fusekit.ir import Graph
 from fusekit.run.decode import symbols
 from fusekit.run.interpret import interpret
 from fusekit.trace.record import record
-from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.recording import Capture, Recording
 
 Pass = Callable[[Graph], object]
 
@@ -56,17 +56,6 @@ def captured(
 def run_recording(recording: Recording, graph: Graph, leaves: Sequence[object]) -> object:
     """Interpret a graph made from a recording on the flat arguments of a call; the result as the function gives it."""
     with torch.no_grad():
-        found = interpret(graph, inputs_of(recording, leaves), (), symbols(recording.objects, leaves), recording.graph)
+        found = interpret(graph, recording.tensors(leaves), (), symbols(recording.objects, leaves), recording.graph)
     pairs = zip(recording.outputs, found, strict=True)
     return tree_unflatten([one.value if one.operand is None else value for one, value in pairs], recording.out_spec)
-
-
-def inputs_of(recording: Recording, leaves: Sequence[object]) -> list[torch.Tensor]:
-    """The actual tensor of each result of ``fk.input``."""
-    out: list[object] = []
-    for source in recording.inputs:
-        if isinstance(source, Argument):
-            out.append(leaves[source.leaf])
-        else:
-            out.append(source.entry.read() if isinstance(source, Capture) else source.tensor)
-    return out  # type: ignore[return-value]

@@ -25,7 +25,7 @@ class GraphCall:
     float that changes between calls over as a 0-d tensor, of which the graph takes the ``item``: here it is a number.
     """
 
-    def __init__(self, module: torch.fx.GraphModule, part: str = ""):
+    def __init__(self, module: torch.fx.GraphModule, name: str | None = None):
         nodes = list(module.graph.nodes)
         places = [node for node in nodes if node.op == "placeholder"]
         held = (str(node.target) for node in nodes if node.op == "get_attr")
@@ -34,7 +34,7 @@ class GraphCall:
         self._held = tuple(dict.fromkeys(t for t in held if isinstance(_attribute(module, t), torch.Tensor)))
         frame = next((frame for node in nodes if (frame := _frame_of(node))), None)
         self.where = Origin(*frame[:2]) if frame else None  # the first line of the user's
-        self.__name__ = self.__qualname__ = (frame[2].strip("<>") if frame else "graph") + part
+        self.__name__ = self.__qualname__ = name or (frame[2].strip("<>") if frame else "graph")
         self.names = _identifiers([*self._held, *(_name_of(node) for node in places)])
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in self.names])
@@ -71,7 +71,7 @@ class _Lined(torch.fx.Interpreter):
         """The graph's outputs; without the progress bar and the texts that torch's own loop adds to errors."""
         self.args_iter = iter(args)
         out = None
-        for node in self.module.graph.nodes:  # the last is the output
+        for node in self.graph.nodes:  # the last is the output
             out = self.env[node] = self.run_node(node)
         return out
 

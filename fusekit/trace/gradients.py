@@ -76,8 +76,8 @@ class Differentiated:
             return aot_module_simplified(
                 self._lifted,  # type: ignore[arg-type]
                 list(tensors),
-                fw_compiler=lambda graph, _: self._boxed(graph, "_forward"),
-                bw_compiler=lambda graph, _: self._boxed(graph, "_backward"),
+                fw_compiler=lambda gm, example_inputs: self._boxed(gm, "_forward"),
+                bw_compiler=lambda gm, example_inputs: self._boxed(gm, "_backward"),
                 partition_fn=self._partition,
                 disable_functionalization=True,
             )
@@ -87,8 +87,7 @@ class Differentiated:
         return out[: self._lifted.count] if self._lifted.with_bases else out
 
     def _boxed(self, module: torch.fx.GraphModule, part: str) -> Callable[[list[Any]], Any]:
-        call = GraphCall(module, "")
-        call.__name__ = call.__qualname__ = self._call.__name__ + part
+        call = GraphCall(module, self._call.__name__ + part)
         run = self._compile(call, part == "_forward")
 
         def boxed(args: list[Any]) -> Any:
@@ -146,14 +145,9 @@ def _raise_for_written_leaves(call: GraphCall, flat: Sequence[Any]) -> None:
 def _may_write(node: torch.fx.Node) -> bool:
     """Does the node look like a write to one of its operands? Rather too often than too seldom."""
     name = getattr(node.target, "__name__", str(node.target))
-    arguments = (*node.args, *node.kwargs.values())  # inplace=True, out=
-    return (
-        name.endswith("_") or name.startswith(("i", "set")) or "out" in node.kwargs or True in map(_is_true, arguments)
-    )
-
-
-def _is_true(value: Any) -> bool:
-    return value is True
+    is_told = any(value is True for value in (*node.args, *node.kwargs.values()))  # inplace=True
+    is_named = name.endswith("_") or name.startswith(("i", "set"))  # mul_, iadd, setitem
+    return is_told or is_named or "out" in node.kwargs or isinstance(node.target, HigherOrderOperator)
 
 
 def _written(call: GraphCall, flat: Sequence[Any]) -> set[int]:

@@ -13,7 +13,7 @@ from fusekit.trace.ambient import ambient
 from fusekit.trace.blocks import is_absolute
 from fusekit.trace.numbers import exactly, pattern_of
 from fusekit.trace.reach import SIMPLE, Entry
-from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.recording import Capture, Recording
 from fusekit.trace.spans import Span, meeting
 
 _CONTAINERS = (list, tuple, dict)
@@ -38,14 +38,7 @@ class Looked:
 
     def inputs(self, recording: Recording) -> list[torch.Tensor]:
         """The tensors of this call for the results of ``^in``, in order."""
-        return [
-            self.leaves[source.leaf]
-            if isinstance(source, Argument)
-            else self.read[source.entry.identity]
-            if isinstance(source, Capture)
-            else source.tensor
-            for source in recording.inputs
-        ]
+        return recording.tensors(self.leaves, lambda entry: self.read[entry.identity])
 
 
 class Key:
@@ -123,6 +116,11 @@ def token(value: Any) -> Any:
     if isinstance(value, SIMPLE):
         return exactly(value)
     return id(value)
+
+
+def is_as_recorded(entry: Entry) -> bool:
+    """Is at a guarded place what was there when the function was recorded?"""
+    return token(entry.read()) == token(entry.value)
 
 
 def same_pattern(recording: Recording, inputs: Sequence[torch.Tensor]) -> str | None:

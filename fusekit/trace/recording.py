@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -11,7 +12,7 @@ from torch.utils._pytree import TreeSpec
 
 from fusekit.ir import Graph, Number
 from fusekit.trace.program import Call, Program
-from fusekit.trace.reach import Entry
+from fusekit.trace.reach import MISSING, Entry
 from fusekit.trace.swap import TorchCall
 
 
@@ -38,6 +39,17 @@ class Constant:
 
 
 Source = Argument | Capture | Constant
+
+
+def source_name(source: Source) -> str:
+    """How a person would call it: ``argument [0][1]``, ``self.weight``."""
+    match source:
+        case Argument():
+            return f"argument {source.path}"
+        case Capture():
+            return source.entry.path
+        case Constant():
+            return "a constant"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +90,20 @@ class Recording:
     sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter
     codes: frozenset[CodeType] = field(default=frozenset(), repr=False)  # what ran, whose reads ``guards`` know
     is_wide: bool = False  # names were made at run time: the guards are of all that the function reaches
+
+    def tensors(self, leaves: Sequence[Any], read: Callable[[Entry], Any] = Entry.read) -> list[Any]:
+        """The tensors of a call for the results of ``^in``, in order; ``MISSING`` where a leaf or a place is gone.
+
+        ``leaves`` are the call's flattened (args, kwargs); ``read`` gives what is at the place of a capture now.
+        """
+        return [
+            (leaves[source.leaf] if source.leaf < len(leaves) else MISSING)
+            if isinstance(source, Argument)
+            else read(source.entry)
+            if isinstance(source, Capture)
+            else source.tensor
+            for source in self.inputs
+        ]
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -133,7 +133,7 @@ def test_far_and_near_can_be_asked_for() -> None:
 
 
 def test_unknown_view_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="choose one of program, .*domains"):
+    with pytest.raises(UnsupportedError, match=r"choose one of program, .*domains"):
         diagram(samples.program(), view="fancy")
 
 

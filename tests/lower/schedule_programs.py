@@ -20,7 +20,7 @@ from fusekit.run.compile import plain_kernel
 from fusekit.run.plan import execute, make_plan
 from fusekit.schedule import Schedule
 from fusekit.testing.schedules import random_schedule
-from fusekit.testing.stages import inputs_of, run_recording
+from fusekit.testing.stages import run_recording
 from fusekit.trace.record import record
 from fusekit.trace.recording import Recording
 
@@ -175,7 +175,7 @@ def _agrees(program: Recorded, kernels: dict[NodeId, Kernel], random: Random) ->
     ours, theirs = ([t.clone() for t in program.args] for _ in range(2))
     with torch.no_grad():
         want = run_recording(program.recording, program.graph, theirs)
-        leaves = execute(plan, inputs_of(program.recording, ours))
+        leaves = execute(plan, program.recording.tensors(ours))
     found = [t for t in leaves if isinstance(t, torch.Tensor)]
     wanted = [t for t in tree_flatten(want)[0] if isinstance(t, torch.Tensor)]
     pairs = zip([*found, *ours], [*wanted, *theirs], strict=True)

@@ -15,7 +15,7 @@ from tests.schedule import samples
 
 def segmented(program: Program) -> Graph:
     graph = record(program.fn, program.make((6, 5), torch.float32)).graph
-    for one in PIPELINE:
+    for one in PIPELINE[:-1]:
         graph = one(graph).graph
     return graph
 

@@ -116,6 +116,22 @@ def test_a_missing_device_is_named() -> None:
         timing.bandwidth_of(torch.device("cuda", 0))
 
 
+@pytest.mark.cuda
+def test_the_clock_of_a_gpu_counts_its_work() -> None:
+    device = torch.device("cuda", 0)
+    clock, x = timing.clock_of(device), torch.ones(1 << 24, device=device)
+
+    def work() -> list[object]:
+        marks = [clock.mark()]
+        x.add_(1)
+        return [*marks, clock.mark(), clock.mark()]
+
+    runs = list(timing.timed(clock, work, timing.Same([x]), 0))
+    adding, nothing = timing.medians(runs)
+    assert len(runs) == timing.FEWEST and adding > nothing >= 0 and bool((x == 1).all())
+    assert timing.bandwidth_of(device) > 0
+
+
 def test_views_launch_nothing() -> None:
     found = fk.explore(lambda a: a.t()[1:], torch.ones(4, 5)).profile(0)
     assert found.segments == () and "a call" in repr(found)

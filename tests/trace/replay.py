@@ -9,18 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fusekit.run.interpret import interpret
-from fusekit.trace import Argument, Capture, Recording, record
-
-
-def inputs_of(recording: Recording, leaves: Sequence[object]) -> list[torch.Tensor]:
-    """The tensors of a call for the results of ``^in``."""
-    found = []
-    for source in recording.inputs:
-        if isinstance(source, Argument):
-            found.append(leaves[source.leaf])
-        else:
-            found.append(source.entry.read() if isinstance(source, Capture) else source.tensor)
-    return found
+from fusekit.trace import Recording, record
 
 
 def run_graph(
@@ -32,7 +21,7 @@ def run_graph(
         symbol: leaves[value] if symbol.startswith("leaf:") else value for symbol, value in recording.objects.items()
     }
     with torch.no_grad() if recording.grad else contextlib.nullcontext():
-        flat = interpret(recording.graph, inputs_of(recording, leaves), numbers, objects)
+        flat = interpret(recording.graph, recording.tensors(leaves), numbers, objects)
     outputs = [
         value if output.operand is not None else output.value
         for value, output in zip(flat, recording.outputs, strict=True)

@@ -1,0 +1,125 @@
+"""Places that Python code reads, and how a key reads them again."""
+
+from __future__ import annotations
+
+import array
+import sys
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from fusekit.errors import UnsupportedError
+
+SIMPLE = (
+    int, float, bool, complex, str, bytes, type(None),
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
+BUFFERS = (bytearray, memoryview, array.array)
+_MOST_BYTES = 1 << 20  # of an array that a key compares
+How = Literal["item", "attr", "cell", "class", "absent", "len", "keys", "contents"]
+
+
+class Missing:
+    """Nothing is at a place any more."""
+
+
+MISSING = Missing()
+
+
+class Snapshot(tuple[Any, ...]):
+    """What a container held, item by item: equal for equal contents in the same order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One readable place: ``holder[key]``, ``holder.key``, a cell's contents, ``holder.__dict__[key]`` of a class; or
+    a fact about ``holder``: that it has no ``key``, its length, its keys in order, all that it contains.
+
+    ``path`` is how a person would write it. ``named``: only code that names ``key`` can have read it.
+    """
+
+    how: How
+    holder: Any
+    key: Any
+    value: Any
+    path: str
+    parent: Entry | None
+    named: bool
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for two entries that read the same place."""
+        return self.how, id(self.holder), self.key
+
+    def read(self) -> Any:
+        """What is there now; ``MISSING`` where nothing is."""
+        try:
+            return _READ[self.how](self.holder, self.key)
+        except (KeyError, IndexError, AttributeError, ValueError):
+            return MISSING
+
+
+def fact(how: How, holder: Any, key: Any, path: str, parent: Entry | None, named: bool = False) -> Entry:
+    """The entry of a place as it is now."""
+    return Entry(how, holder, key, _READ[how](holder, key), path, parent, named)
+
+
+def exact(value: Any) -> Any:
+    """A hashable that tells simple values apart by type and bits, anything else by identity."""
+    kind = type(value)
+    if kind is str or kind is Snapshot:
+        return value
+    if kind is float:
+        return float, value.hex()
+    if kind is complex:
+        return complex, value.real.hex(), value.imag.hex()
+    return (kind, value) if isinstance(value, SIMPLE) else (kind, id(value))
+
+
+def contents(holder: Any, _: Any = None) -> Snapshot:
+    """All that a set, a dict or an array contains; ``refuse_large`` first for arrays."""
+    if isinstance(holder, BUFFERS):
+        return Snapshot((type(holder), bytes(holder)))
+    if is_array(holder):
+        return Snapshot((holder.dtype.str, holder.shape, holder.strides, holder.tobytes()))
+    if isinstance(holder, types.ModuleType):
+        holder = vars(holder)
+    if isinstance(holder, dict):
+        return Snapshot((exact(key), exact(value)) for key, value in list(holder.items()))
+    return Snapshot(map(exact, holder))
+
+
+def is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def refuse_large(entries: Iterable[Entry]) -> None:
+    """Raise for an array that is too large to be compared at each call, or that holds Python objects."""
+    for entry in entries:
+        holder = entry.holder
+        if entry.how != "contents" or not (is_array(holder) or isinstance(holder, BUFFERS)):
+            continue
+        size = memoryview(holder).nbytes if isinstance(holder, BUFFERS) else holder.nbytes
+        if size > _MOST_BYTES or (is_array(holder) and holder.dtype.hasobject):
+            what = f"{entry.path} is an array whose contents no key can compare ({size} bytes)"
+            raise UnsupportedError(what, None, "make it a tensor outside the function")
+
+
+def _keys(holder: Any, _: Any) -> Snapshot:
+    return Snapshot(map(exact, holder))
+
+
+_READ = {
+    "item": lambda holder, key: holder[key],
+    "attr": getattr,
+    "cell": lambda holder, _: holder.cell_contents,
+    "class": lambda holder, key: holder.__dict__[key],
+    "absent": lambda holder, key: key not in holder,
+    "len": lambda holder, _: len(holder),
+    "keys": _keys,
+    "contents": contents,
+}

@@ -190,7 +190,7 @@ class Exploration:
                 problem = problem or f"{source_name(source)} is {what}"
         problem = problem or same_pattern(self.recording, tensors)
         if problem:
-            what = f"what this exploration stands for has changed: {problem}"
+            what = f"this call is not like the explored one: {problem}"
             raise FusekitError(what, None, "explore it anew, or use fk.jit")
         return tensors
 
@@ -209,8 +209,8 @@ class Exploration:
     ) -> tuple[int | float, ...]:
         """The graph's parameters for these arguments."""
         explored = tree_leaves((self.args, dict(self.kwargs)))
-        steers = (int, float) if not explored else SIMPLE  # fk.jit keeps no arguments to compare with
-        was, now = ([token(x) for x in some if isinstance(x, steers)] for some in (explored, leaves))
+        some = SIMPLE if explored else (int, float)  # fk.jit keeps no arguments to compare with
+        was, now = ([token(x) for x in flat if type(x) in some] for flat in (explored, leaves))
         found = self.recording.examples if was == now else parameters_of(self.recording, self.fn, args, kwargs)
         if found is None:
             what = "these numbers, or other plain arguments, make another program"

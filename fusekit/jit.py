@@ -10,17 +10,21 @@ memory; the rest stays fused.
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
+from fusekit.errors import FusekitError
 from fusekit.exploration import Exploration
 from fusekit.passes import Functionalize
 from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
@@ -63,7 +67,7 @@ class CacheInfo(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _Kept:
     """A plan with the recording it was made from; ``values`` are the numbers at the slots that are no parameters.
 
     ``involved``: for a generic plan the inputs that may overlap in any way, else None.
@@ -80,7 +84,7 @@ class _Plan:
 
 
 @dataclass(eq=False, slots=True)
-class _Entry:
+class _Known:
     """What a known key runs: a plan, the numbers of that key, how to put the outputs together.
 
     ``misses``: how often its key was found although the predicate did not answer.
@@ -92,7 +96,7 @@ class _Entry:
     build: Callable[[list[object]], Any]
     under_no_grad: bool
     recording: Recording
-    owner: _Plan
+    owner: _Kept
     pins: tuple[object, ...]
     misses: int = 0
 
@@ -128,15 +132,20 @@ class JitFunction:
     one that raised)."""
 
     def __init__(self, fn: Callable[..., object], options: Options):
+        if isinstance(fn, (classmethod, staticmethod)):
+            kind = type(fn).__name__
+            raise FusekitError(f"fk.jit of a {kind}", None, f"write @{kind} above @fk.jit")
+        if not callable(fn):
+            raise FusekitError(f"fk.jit of {fn!r:.60}, which cannot be called", None, "give it a function or a module")
         functools.update_wrapper(self, fn, updated=())
         self._fn, self._options = fn, options
         self._lock = threading.RLock()
         self._key = Key()
-        self._entries: OrderedDict[object, _Entry] = OrderedDict()
+        self._known: OrderedDict[object, _Known] = OrderedDict()
         self._scripts: OrderedDict[object, _Scripts] = OrderedDict()  # by key without numbers
-        self._plans: OrderedDict[object, list[_Plan]] = OrderedDict()  # by signature
+        self._kept: OrderedDict[object, list[_Kept]] = OrderedDict()  # by signature
         self._patterns: dict[object, dict[tuple[Any, ...], None]] = {}  # by signature without its overlap pattern
-        self._fast: tuple[tuple[Predicate, _Entry], ...] = ()  # replaced as a whole: read without the lock
+        self._fast: tuple[tuple[Predicate, _Known], ...] = ()  # replaced as a whole: read without the lock
         self._hits = self._recordings = 0
         self._last = _Last()
 
@@ -159,7 +168,7 @@ class JitFunction:
             inputs = looked.inputs(entry.recording)
         return self._execute(entry, inputs, looked.leaves)
 
-    def _execute(self, entry: _Entry, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
+    def _execute(self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
         objects = symbols(entry.objects, leaves) if entry.objects else ()
         if entry.under_no_grad:  # the recording proved that nothing that leaves carries a gradient
             C._set_grad_enabled(False)
@@ -172,15 +181,34 @@ class JitFunction:
         self._last.run = _this_thread.run = entry.plan.counts
         return entry.build(flat)
 
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """In a class body it is a method: ``self`` is its first argument, so instances have keys of their own."""
+        if instance is None or not hasattr(type(self._fn), "__get__"):  # a module or a partial binds to nothing
+            return self
+        return MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """By name where the name leads here (as a decorator makes it), else ``jit(fn, options)``; plans stay behind."""
+        module = sys.modules.get(getattr(self, "__module__", None) or "")
+        name = getattr(self, "__qualname__", "")
+        try:
+            is_named = bool(name) and operator.attrgetter(name)(module) is self
+        except AttributeError:
+            is_named = False
+        return name if is_named else (JitFunction, (self._fn, self._options))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        return JitFunction(copy.deepcopy(self._fn, memo), self._options)
+
     # ---- finding a plan
 
-    def _find(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[_Entry, Looked]:
+    def _find(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[_Known, Looked]:
         looked = self._look(args, kwargs)
         if looked is not None:
-            entry = self._entries.get(looked.key)
+            entry = self._known.get(looked.key)
             if entry is not None:
                 self._hits += 1
-                self._entries.move_to_end(looked.key)
+                self._known.move_to_end(looked.key)
                 self._quicken(entry, args, kwargs)
                 return entry, looked
             scripts = self._scripts.get(looked.without_numbers)
@@ -202,7 +230,7 @@ class JitFunction:
         except (RuntimeError, NotImplementedError):
             return None
 
-    def _quicken(self, entry: _Entry, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    def _quicken(self, entry: _Known, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """A predicate for a key that was met again. It costs more than a look-up: when it fails for calls of its own
         key, another one is made after twice as many of them."""
         entry.misses += 1
@@ -223,34 +251,34 @@ class JitFunction:
         if len(self._scripts) > SCRIPTS:
             self._scripts.popitem(last=False)
 
-    def _keep(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Entry:
+    def _keep(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Known:
         """The entry of a new key."""
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
         build, objects = _builder(recording.out_spec), recording.objects
-        entry = _Entry(found.plan, taken, objects, build, recording.grad, recording, found, looked.pins)
-        self._entries[looked.key] = entry
-        if len(self._entries) > KEYS:
-            self._entries.popitem(last=False)
+        entry = _Known(found.plan, taken, objects, build, recording.grad, recording, found, looked.pins)
+        self._known[looked.key] = entry
+        if len(self._known) > KEYS:
+            self._known.popitem(last=False)
         return entry
 
-    def _plan(self, recording: Recording, signed: Signature, numbers: Numbers) -> _Plan:
+    def _plan(self, recording: Recording, signed: Signature, numbers: Numbers) -> _Kept:
         pattern, layouts = signed.pattern, signed.without_pattern
         seen = self._patterns.setdefault(layouts, {})
         if pattern not in seen and len(seen) >= PATTERNS:
             return self._generic(recording, layouts, pattern, numbers)
         seen[pattern] = None
-        return self._shared(signed, recording, numbers, self._compile)
+        return self._shared(signed, recording, numbers, functools.partial(_compiled, self._fn, self._options))
 
     def _shared(
-        self, key: object, recording: Recording, numbers: Numbers, make: Callable[[Recording, Numbers], _Plan]
-    ) -> _Plan:
+        self, key: object, recording: Recording, numbers: Numbers, make: Callable[[Recording, Numbers], _Kept]
+    ) -> _Kept:
         """A plan of this signature that serves these numbers: a known one, the first, or a more general one.
 
         ``numbers`` are this call's, which may differ from the recording's: then they are parameters, too.
         """
-        plans = self._plans.setdefault(key, [])
-        self._plans.move_to_end(key)
+        plans = self._kept.setdefault(key, [])
+        self._kept.move_to_end(key)
         found = next((p for p in plans if p.serves(numbers)), None)
         if found is None:
             which = {slot for p in plans for slot in (*p.recording.parameters, *differing(p.values, numbers))}
@@ -262,46 +290,37 @@ class JitFunction:
 
     def _evict(self) -> None:
         """At most PLANS plans; the signature that was used longest ago goes first."""
-        while sum(map(len, self._plans.values())) > PLANS:
-            _, gone = self._plans.popitem(last=False)
-            self._entries = OrderedDict((k, e) for k, e in self._entries.items() if e.owner not in gone)
+        while sum(map(len, self._kept.values())) > PLANS:
+            _, gone = self._kept.popitem(last=False)
+            self._known = OrderedDict((k, e) for k, e in self._known.items() if e.owner not in gone)
             self._fast = tuple(pair for pair in self._fast if pair[1].owner not in gone)
 
-    def _compile(self, recording: Recording, numbers: Numbers) -> _Plan:
-        steps = run_passes(recording.graph, self._options)
-        compiled = lower_graph(steps[-1].graph, self._options.backend)
-        plan = plan_of(steps[-1].graph, compiled, recording.graph)
-        return _Plan(plan, recording, Exploration(self._fn, (), {}, self._options, recording, steps, [plan]), numbers)
-
-    def _generic(self, recording: Recording, layouts: object, pattern: tuple[Any, ...], numbers: Numbers) -> _Plan:
+    def _generic(self, recording: Recording, layouts: object, pattern: tuple[Any, ...], numbers: Numbers) -> _Kept:
         """Inputs that overlap are blocks of their own, whose ops run one by one: right for any overlap among them."""
         patterns = (*self._patterns[layouts], pattern)
         involved = frozenset(k for seen in patterns for pair in seen for k in pair[:2])
         key = ("generic", layouts, involved)
 
-        def make(recording: Recording, numbers: Numbers) -> _Plan:
+        def make(recording: Recording, numbers: Numbers) -> _Kept:
             apart = replace(recording, graph=graph_of(recording.program, recording.sites, apart=True))
             inputs = apart.graph.inputs()
             opaque = frozenset(b for k in involved if (b := apart.graph.block_of(inputs[k])) is not None)
             passes = tuple(
                 replace(p, opaque=opaque) if isinstance(p, Functionalize) else p for p in self._options.passes
             )
-            made = JitFunction._compile(self._with(passes), apart, numbers)
+            made = _compiled(self._fn, replace(self._options, passes=passes), apart, numbers)
             return replace(made, involved=involved)
 
         return self._shared(key, recording, numbers, make)
-
-    def _with(self, passes: tuple[Any, ...]) -> JitFunction:
-        return JitFunction(self._fn, replace(self._options, passes=passes))
 
     # ---- what it knows
 
     def explorations(self) -> tuple[Exploration, ...]:
         """One for each plan that is kept, the latest used last. They hold no arguments: give ``run`` some."""
-        return tuple(p.exploration for plans in self._plans.values() for p in plans)
+        return tuple(p.exploration for plans in self._kept.values() for p in plans)
 
     def cache_info(self) -> CacheInfo:
-        plans = [p for some in self._plans.values() for p in some]
+        plans = [p for some in self._kept.values() for p in some]
         generic = sum(p.involved is not None for p in plans)
         return CacheInfo(self._hits, self._recordings, len(plans), generic)
 
@@ -309,6 +328,14 @@ class JitFunction:
         info = self.cache_info()
         name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
         return f"<fusekit.jit {name}: {info.plans} plans, {info.recordings} recordings, {info.hits} hits>"
+
+
+def _compiled(fn: Callable[..., object], options: Options, recording: Recording, numbers: Numbers) -> _Kept:
+    """Passes, kernels and a plan for a recording of ``fn``."""
+    steps = run_passes(recording.graph, options)
+    compiled = lower_graph(steps[-1].graph, options.backend)
+    plan = plan_of(steps[-1].graph, compiled, recording.graph)
+    return _Kept(plan, recording, Exploration(fn, (), {}, options, recording, steps, (compiled, plan)), numbers)
 
 
 def jit(fn: Callable[..., Any] | None = None, *, options: Options | None = None, **changes: Any) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fusekit.errors import UnsupportedError
+from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import PROGRAM, Graph, Invariant
 from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.passes import PIPELINE, Pass, SchedulePass
 from fusekit.run.compile import compile_kernel
@@ -19,6 +19,7 @@ from fusekit.run.plan import Plan, make_plan
 from fusekit.schedule import Target
 from fusekit.why import Explanation
 
+_NOT_YET = {"alias": "exact", "random": "eager", "tune": False, "cuda_graph": False}
 BACKENDS = ("auto", "cpu", "cuda", "sim")
 
 
@@ -28,13 +29,20 @@ class Options:
 
     ``backend``: "auto" (by the arguments' device), "cpu", "cuda" (without a GPU it lowers and shows) or "sim" (CUDA's
     kernels thread by thread, on small CPU tensors). ``precision``: "eager" rounds where eager rounds.
-    ``strict``: a library call where a kernel was expected is an error. ``passes``: the pipeline, in order.
+    ``strict``: a library call where a kernel was expected is an error. ``passes``: the pipeline, in order; without
+    ``segment`` every step can be looked at and ``check_steps`` interprets it, but there is nothing to run.
+    ``alias``: "exact" decides overlaps byte for byte. ``random``: "eager" has eager's bits. ``tune`` (try schedules)
+    and ``cuda_graph`` (replay launches) are off. The last four have no other value yet.
     """
 
     backend: str = "auto"
     precision: str = "eager"
     strict: bool = False
     passes: tuple[Pass, ...] = field(default=PIPELINE, repr=False)
+    alias: str = "exact"
+    random: str = "eager"
+    tune: bool = False
+    cuda_graph: bool = False
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -42,6 +50,14 @@ class Options:
             raise UnsupportedError(f"the backend {self.backend!r}", "Options(backend=...)", fix)
         if self.precision != "eager":
             raise UnsupportedError(f"the precision {self.precision!r}", "Options(precision=...)", 'use "eager"')
+        for name, only in _NOT_YET.items():
+            if getattr(self, name) != only:
+                what, fix = f"{name}={getattr(self, name)!r}", f"leave it out: so far it is {only!r}"
+                raise UnsupportedError(what, "Options", fix)
+        for one in self.passes:
+            if not (callable(one) and hasattr(one, "name")):
+                fix = "give passes such as fk.PIPELINE holds: a name, and a call from a graph to a PassResult"
+                raise FusekitError(f"{one!r:.60} is no pass", "Options(passes=...)", fix)
 
 
 @dataclass(frozen=True)
@@ -83,17 +99,30 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
     """One step a pass, after the step ``trace``."""
     steps = [Step("trace", graph)]
     target = target_of(backend_of(graph, options.backend))
+    proven: tuple[Invariant, ...] = PROGRAM  # of every trace
     for one in options.passes:
         if isinstance(one, SchedulePass):
             one = replace(one, target=target)
+        _refuse_out_of_place(one, steps[-1].graph, proven)
         started = time.perf_counter()
         result = one(steps[-1].graph)
         steps.append(Step(one.name, result.graph, result.explanations, time.perf_counter() - started))
+        proven = getattr(one, "ensures", ())
         if watch is not None:
             watch(steps[-1])
     if options.strict:
         _refuse_library_calls(steps)
     return tuple(steps)
+
+
+def _refuse_out_of_place(one: Pass, graph: Graph, proven: tuple[Invariant, ...]) -> None:
+    """A pass of the user's own may expect nothing; what the pass before has ensured is not looked at again."""
+    for invariant in getattr(one, "expects", ()):
+        problem = None if invariant in proven else next(iter(invariant.check(graph)), None)
+        if problem is not None:
+            what = f"the pass {one.name} does not take this graph ({invariant.name}: {problem[0]} {problem[1]})"
+            order = ", ".join(p.name for p in PIPELINE)
+            raise FusekitError(what, "Options(passes=...)", f"the order of fk.PIPELINE is {order}")
 
 
 def _refuse_library_calls(steps: list[Step]) -> None:

@@ -15,7 +15,7 @@ from fusekit.ir.domains import (
 )
 from fusekit.ir.draft import Draft, PassResult
 from fusekit.ir.graph import INPUT, RETURN, Graph, empty_graph
-from fusekit.ir.invariants import FUNCTIONAL, PROGRAM, SCHEDULED, SEGMENTED, Invariant
+from fusekit.ir.invariants import FUNCTIONAL, PROGRAM, SCHEDULED, SEGMENTED, UNSEGMENTED, Invariant
 from fusekit.ir.layout import Layout
 from fusekit.ir.parse import parse
 from fusekit.ir.payloads import (
@@ -45,6 +45,7 @@ __all__ = [
     "RETURN",
     "SCHEDULED",
     "SEGMENTED",
+    "UNSEGMENTED",
     "AlignedSplit",
     "Axis",
     "Block",

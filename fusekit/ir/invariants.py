@@ -147,6 +147,11 @@ def _every_op_has_a_segment(graph: Graph) -> Problems:
             yield op, "is in no segment"
 
 
+def _no_segment_yet(graph: Graph) -> Problems:
+    for segment in graph.segments():
+        yield segment, "is a segment already"
+
+
 def _segments_are_ordered(graph: Graph) -> Problems:
     """What crosses, and what must follow, goes from an earlier segment to a later one: no cycle is possible."""
     place = {s: k for k, s in enumerate(graph.segments())}
@@ -174,6 +179,7 @@ FUNCTIONAL = (
     Invariant("shapes-agree", _shapes_agree),
     Invariant("reductions-fit", _reductions_fit),
 )
+UNSEGMENTED = (*FUNCTIONAL, Invariant("no-segment-yet", _no_segment_yet))  # what a segmenter takes
 SEGMENTED = (
     *FUNCTIONAL,
     Invariant("every-op-has-a-segment", _every_op_has_a_segment),

@@ -24,8 +24,8 @@ from fusekit.lower.target import Name as TargetName
 from fusekit.memory import Race
 from fusekit.ops import REGISTER
 from fusekit.schedule import Schedule, choose, parse_schedule
-from fusekit.schedule.simple import simple
 from fusekit.schedule.plan import REDUCE
+from fusekit.schedule.simple import simple
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200

@@ -37,6 +37,7 @@ class AliasGroups:
     """The pass; ``pairs`` bounds how many earlier accesses of one block are looked at for one op."""
 
     name: ClassVar[str] = "alias-groups"
+    expects: ClassVar[tuple[Invariant, ...]] = PROGRAM
     ensures: ClassVar[tuple[Invariant, ...]] = PROGRAM
     pairs: int = 256
 

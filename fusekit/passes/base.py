@@ -12,9 +12,11 @@ from fusekit.memory import describe
 
 @runtime_checkable
 class Pass(Protocol):
-    """``name`` is the step's name; ``ensures`` holds for every graph that comes out."""
+    """``name`` is the step's name; ``expects`` must hold for a graph that goes in, ``ensures`` holds for every one that
+    comes out."""
 
     name: ClassVar[str]
+    expects: ClassVar[tuple[Invariant, ...]]
     ensures: ClassVar[tuple[Invariant, ...]]
 
     def __call__(self, graph: Graph) -> PassResult:

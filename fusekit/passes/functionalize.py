@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from fusekit import dtypes, ops
 from fusekit.ids import NodeId
-from fusekit.ir import FUNCTIONAL, INPUT, RETURN, Graph, Invariant, Layout, Operand, PassResult, is_tuple
+from fusekit.ir import FUNCTIONAL, INPUT, PROGRAM, RETURN, Graph, Invariant, Layout, Operand, PassResult, is_tuple
 from fusekit.memory import meets, nested
 from fusekit.ops.extern import raises_on_data
 from fusekit.passes import cost
@@ -47,6 +47,7 @@ class Functionalize:
     """
 
     name: ClassVar[str] = "functionalize"
+    expects: ClassVar[tuple[Invariant, ...]] = PROGRAM
     ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
     opaque: frozenset[NodeId] = frozenset()
     reduce: bool = True

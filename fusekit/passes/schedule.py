@@ -13,7 +13,7 @@ from typing import ClassVar
 from fusekit.domains import read_loops, reference_of, write_loops
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import SCHEDULED, Draft, Graph, Invariant, PassResult
+from fusekit.ir import SCHEDULED, SEGMENTED, Draft, Graph, Invariant, PassResult
 from fusekit.schedule import SCHEDULERS, Schedule, Scheduler, Target, check_names, choose, parse_schedule
 from fusekit.why import Reason
 
@@ -46,6 +46,7 @@ class SchedulePass:
     """
 
     name: ClassVar[str] = "schedule"
+    expects: ClassVar[tuple[Invariant, ...]] = SEGMENTED
     ensures: ClassVar[tuple[Invariant, ...]] = (
         *SCHEDULED,
         Invariant("chains-make-the-domains", _chains_make_the_domains),

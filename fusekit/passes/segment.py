@@ -15,7 +15,18 @@ from math import prod
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, SEGMENTED, Boundary, Draft, Graph, Invariant, PassResult, Segment
+from fusekit.ir import (
+    INPUT,
+    RETURN,
+    SEGMENTED,
+    UNSEGMENTED,
+    Boundary,
+    Draft,
+    Graph,
+    Invariant,
+    PassResult,
+    Segment,
+)
 from fusekit.passes.base import is_view
 from fusekit.schedule import cannot_nest, reference_among
 from fusekit.why import Reason
@@ -44,6 +55,7 @@ class SegmentOps:
     """``values``: the most ops of one kernel that are joined only because their iteration space or values agree."""
 
     name: ClassVar[str] = "segment"
+    expects: ClassVar[tuple[Invariant, ...]] = UNSEGMENTED
     ensures: ClassVar[tuple[Invariant, ...]] = SEGMENTED
     values: int = 400
     unrelated: int = 64

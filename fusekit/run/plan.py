@@ -8,8 +8,9 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Number
+from fusekit.ir import INPUT, RETURN, Graph, Number
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
@@ -92,7 +93,9 @@ def make_plan(
 
     ``copies`` tells how many copies a kernel makes besides. A segment of stores without a kernel runs op by op.
     ``program``: the graph as recorded, which still has every write (eager bumps a version for each).
+    Raises FusekitError for ops that are in no segment: nothing would run them.
     """
+    _refuse_unsegmented(graph)
     blocks = Blocks.of(graph)
     ending = Ending.of(graph, blocks, program)
     maker = _Maker(graph, blocks)
@@ -118,6 +121,14 @@ def make_plan(
     blocks = replace(blocks, whole=whole_outputs(ending, blocks))
     short = direct(blocks, ending, launches) if len(launches) == len(steps) - len(dying) else None
     return Plan(tuple(steps), blocks, ending, LastRun(*counts), short, tuple(owners))
+
+
+def _refuse_unsegmented(graph: Graph) -> None:
+    left = [op for op in graph.ops() if graph.op(op).target not in (INPUT, RETURN) and not graph.segments_of(op)]
+    if left:
+        some = ", ".join(f"{op} {graph.op(op).target}" for op in left[:4]) + (" ..." if len(left) > 4 else "")
+        fix = "give Options(passes=...) that end as fk.PIPELINE does; x.check_steps() interprets earlier stages"
+        raise FusekitError(f"a plan needs segments, and in none is {some}", None, fix)
 
 
 class _Maker:

@@ -65,13 +65,13 @@ class _Lined(torch.fx.Interpreter):
 
     def __init__(self, module: torch.fx.GraphModule, held: Mapping[str, torch.Tensor]):
         super().__init__(module)
-        self.held = held
+        self.held, self.nodes = held, tuple(module.graph.nodes)
 
     def run(self, *args: Any) -> Any:
         """The graph's outputs; without the progress bar and the texts that torch's own loop adds to errors."""
         self.args_iter = iter(args)
         out = None
-        for node in self.graph.nodes:  # the last is the output
+        for node in self.nodes:  # the last is the output
             out = self.env[node] = self.run_node(node)
         return out
 

@@ -2,74 +2,45 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
+import dis
 import functools
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from fusekit.errors import UnsupportedError
 from fusekit.trace.effects import Contents
+from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_large
 
-SIMPLE = (
-    int, float, bool, complex, str, bytes, type(None),
-    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
-)  # fmt: skip
-_IDENTITY = (types.FunctionType, type, torch.nn.Module, types.ModuleType, tuple, torch.Generator)
+__all__ = ["MISSING", "SIMPLE", "Entry", "Reach", "code_names", "is_foreign", "names_of"]
+
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "functorch"} - {"__main__"}
 _ROOMS = tuple(f"fusekit.{room}" for room in ("trace", "ir", "index", "run", "passes", "lower", "jit", "exploration"))
+# Classes of the standard library that only hold what a user put there.
+_HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict, collections.UserList, collections.ChainMap)
 _STATE = ("_parameters", "_buffers", "_modules")
+_OF_EVERY_CLASS = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__", "_abc_impl")
 _LIMIT = 50_000
-How = Literal["item", "attr", "cell", "len"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """One readable place: ``holder[key]``, ``holder.key``, a cell's contents, or a container's length.
-
-    ``path`` is how a person would write it. ``named``: only code that names ``key`` can have read it.
-    """
-
-    how: How
-    holder: Any
-    key: Any
-    value: Any
-    path: str
-    parent: Entry | None
-    named: bool
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """Equal for two entries that read the same place."""
-        return self.how, id(self.holder), self.key
-
-    def read(self) -> Any:
-        """What is there now; ``MISSING`` where nothing is."""
-        how, key = self.how, self.key
-        try:
-            if how == "item":
-                return self.holder[key]
-            if how == "cell":
-                return self.holder.cell_contents
-            return len(self.holder) if how == "len" else getattr(self.holder, key)
-        except (KeyError, IndexError, AttributeError, ValueError):
-            return MISSING
-
-
-class Missing:
-    """Nothing is at a place any more."""
-
-
-MISSING = Missing()
 
 
 def names_of(code: types.CodeType) -> frozenset[str]:
     """Global and attribute names that code mentions, nested functions included."""
     nested = (names_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return frozenset(code.co_names).union(*nested)
+
+
+@functools.lru_cache(maxsize=4096)
+def globals_of(code: types.CodeType) -> frozenset[str]:
+    """Names that code looks up as globals or builtins, nested functions included."""
+    own = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    nested = (globals_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return frozenset(own).union(*nested)
 
 
 def is_foreign(module: str | None) -> bool:
@@ -96,6 +67,7 @@ class Reach:
         self.generators: list[torch.Generator] = []
         self.contents = Contents()
         self._reached: dict[Entry, bool] = {}
+        self._owners: list[tuple[Any, str, Entry | None]] = []  # instances and classes, whose lookups may change
         self._seen: dict[int, Any] = {}
         self._queue: collections.deque[_Visit] = collections.deque()
         self._visit(_Visit(fn, _root_name(fn), None, frozenset()))
@@ -107,13 +79,20 @@ class Reach:
             self._expand(self._queue.popleft())
 
     def guards(self, names: frozenset[str], wide: bool) -> list[Entry]:
-        """Entries whose value the executed code may have read and that a key compares: simple values, lengths,
-        callables and modules. ``names`` are those the executed code mentions; ``wide``: it made names at run time."""
+        """Entries whose value the executed code may have read. ``names`` are those the executed code mentions;
+        ``wide``: it made names at run time. Raises UnsupportedError for a value that no key can compare."""
         reached = self._reached
         for entry in self.entries:  # parents come first
             own = wide or not entry.named or entry.key in names
             reached[entry] = own and (entry.parent is None or reached[entry.parent])
-        return [e for e in self.entries if reached[e] and _is_guarded(e.value)]
+        found = [e for e in self.entries if reached[e]]
+        for value, path, parent in self._owners:
+            if parent is None or reached[parent]:
+                found += _lookups(value, path, parent, names, wide)
+        if any(visit.parent is None or reached[visit.parent] for visit in self._queue):
+            raise UnsupportedError(f"the function reaches more than {_LIMIT} Python values", None, "pass them as tensors")
+        refuse_large(found)
+        return found
 
     def iterators(self) -> list[str]:
         """Paths of iterators that the executed code may have advanced (after ``guards``)."""
@@ -162,18 +141,30 @@ class Reach:
                 self._visit(_Visit(at.value.__self__, "self", at.parent, at.names))
             case functools.partial():
                 self._partial(at, at.value)
-            case dict():
+            case dict() | types.MappingProxyType():
                 self._dict(at, at.value)
-            case list() | tuple() | collections.deque():
-                self._sequence(at, at.value)
+            case frozenset():
+                for item in at.value:  # it is what it is: what its items hold may change
+                    self._visit(_Visit(item, f"an item of {at.path}", at.parent, at.names))
             case set():
                 self.contents.watch(at.value, at.path)
+                self._fact(at, "contents", at.value)
+                for item in at.value:
+                    self._visit(_Visit(item, f"an item of {at.path}", at.parent, at.names))
+            case list() | tuple() | collections.deque():
+                self._sequence(at, at.value)
             case types.ModuleType():
                 self._module(at, at.value)
             case type():
                 self._class(at, at.value)
+            case value if is_array(value) or isinstance(value, BUFFERS):
+                self.contents.watch_buffer(value, at.path)
+                self._fact(at, "contents", value)
             case _:
                 self._instance(at, at.value)
+
+    def _fact(self, at: _Visit, how: How, holder: Any) -> None:
+        self.entries.append(fact(how, holder, None, at.path, at.parent))
 
     def _function(self, at: _Visit, fn: types.FunctionType) -> None:
         if hasattr(fn, "__wrapped__"):
@@ -181,6 +172,7 @@ class Reach:
         if is_foreign(fn.__module__):
             return
         at = _Visit(fn, at.path, at.parent, names_of(fn.__code__))
+        self.entries.append(fact("attr", fn, "__code__", f"{at.path}.__code__", at.parent))
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
@@ -188,14 +180,15 @@ class Reach:
                 continue
             self.contents.watch_cell(cell, name)
             self._add(at, "cell", cell, name, value, name, False)
-        held = [name for name in sorted(at.names) if name in fn.__globals__]
         self.contents.watch_globals(fn.__globals__, at.names)
-        for name in held:
-            self._add(at, "item", fn.__globals__, name, fn.__globals__[name], name, True)
-        for k, value in enumerate(fn.__defaults__ or ()):
-            self._add(at, "item", fn.__defaults__, k, value, f"{fn.__name__}.__defaults__[{k}]", False)
-        for name, value in (fn.__kwdefaults__ or {}).items():
-            self._add(at, "item", fn.__kwdefaults__, name, value, f"{fn.__name__}.{name}", False)
+        for name in sorted(at.names):
+            if name in fn.__globals__:
+                self._add(at, "item", fn.__globals__, name, fn.__globals__[name], name, True)
+            elif name in globals_of(fn.__code__):
+                self.entries.append(fact("absent", fn.__globals__, name, name, at.parent, True))
+        for which in ("__defaults__", "__kwdefaults__"):
+            if (held := getattr(fn, which)) is not None:
+                self._add(at, "attr", fn, which, held, f"{fn.__name__}.{which}", False)
 
     def _partial(self, at: _Visit, fn: functools.partial) -> None:
         self._visit(_Visit(fn.func, _root_name(fn.func), at.parent, at.names))
@@ -204,9 +197,10 @@ class Reach:
         for name, value in fn.keywords.items():
             self._add(at, "item", fn.keywords, name, value, f"{at.path}.{name}", False)
 
-    def _dict(self, at: _Visit, held: dict[Any, Any]) -> None:
-        self.contents.watch(held, at.path)
-        self._add(at, "len", held, None, len(held), f"len({at.path})", False)
+    def _dict(self, at: _Visit, held: Any) -> None:
+        if isinstance(held, dict):
+            self.contents.watch(held, at.path)
+        self.entries.append(fact("keys", held, None, f"the keys of {at.path}", at.parent))
         for k, (key, value) in enumerate(list(held.items())):
             shown = repr(key) if isinstance(key, SIMPLE) else f"{type(key).__name__} {k}"
             path = f"{at.path}.{key}" if at.attribute_style else f"{at.path}[{shown}]"
@@ -215,13 +209,14 @@ class Reach:
     def _sequence(self, at: _Visit, held: Any) -> None:
         if not isinstance(held, tuple):
             self.contents.watch(held, at.path)
-            self._add(at, "len", held, None, len(held), f"len({at.path})", False)
+            self.entries.append(fact("len", held, None, f"len({at.path})", at.parent))
         for k, value in enumerate(held):
             self._add(at, "item", held, k, value, f"{at.path}[{k}]", False)
 
     def _module(self, at: _Visit, module: types.ModuleType) -> None:
         if is_foreign(module.__name__):
             return
+        self._owners.append((module, at.path, at.parent))
         for name in sorted(at.names):
             if name in vars(module):
                 self._add(at, "item", vars(module), name, vars(module)[name], f"{at.path}.{name}", True)
@@ -229,19 +224,28 @@ class Reach:
     def _class(self, at: _Visit, cls: type) -> None:
         if is_foreign(cls.__module__):
             return
+        self._owners.append((cls, at.path, at.parent))
         for name, value in list(vars(cls).items()):
             special = name.startswith("__")  # Python calls these without naming them
-            if isinstance(value, (types.FunctionType, torch.Tensor)) or (isinstance(value, SIMPLE) and not special):
-                self._add(at, "attr", cls, name, value, f"{at.path}.{name}", not special)
-            elif isinstance(value, property):
-                self._visit(_Visit(value.fget, f"{at.path}.{name}", at.parent, at.names))
-            elif isinstance(value, (staticmethod, classmethod)):
-                self._visit(_Visit(value.__func__, f"{at.path}.{name}", at.parent, at.names))
+            if name in _OF_EVERY_CLASS or (special and not isinstance(value, types.FunctionType)):
+                continue
+            path = f"{at.path}.{name}"
+            self._add(at, "class", cls, name, value, path, not special)
+            under = [value.fget, value.fset] if isinstance(value, property) else [getattr(value, "__func__", None)]
+            for fn in under:
+                self._visit(_Visit(fn, path, at.parent, at.names))
 
     def _instance(self, at: _Visit, value: Any) -> None:
         home = type(value).__module__
-        if not isinstance(value, torch.nn.Module) and is_foreign(home) and not home.startswith("torch.optim"):
+        if isinstance(getattr(value, "__wrapped__", None), types.FunctionType):  # functools.lru_cache
+            self._visit(_Visit(value.__wrapped__, at.path, at.parent, at.names))
+            self.contents.watch_cache(value, at.path)
+        self.contents.watch_random(value, at.path)
+        if not isinstance(value, (torch.nn.Module, *_HOLDERS)) and is_foreign(home) and not home.startswith("torch.optim"):
             return
+        if not isinstance(value, types.SimpleNamespace):
+            self.entries.append(fact("attr", value, "__class__", f"the class of {at.path}", at.parent))
+        self._owners.append((value, at.path, at.parent))
         held = getattr(value, "__dict__", None)
         if isinstance(held, dict):
             self.contents.watch(held, at.path)
@@ -251,16 +255,44 @@ class Reach:
                 named = not state and name != "training"
                 self._add(at, "item", held, name, item, path, named, state)
         for cls in type(value).__mro__:
-            for name in getattr(cls, "__slots__", ()) if not is_foreign(cls.__module__) else ():
+            for name in _slots(cls):
+                self.contents.watch_slot(value, name, at.path)
                 if hasattr(value, name):
                     self._add(at, "attr", value, name, getattr(value, name), f"{at.path}.{name}", True)
             self._visit(_Visit(cls, cls.__name__, at.parent, at.names))
 
 
-def _is_guarded(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return False
-    return isinstance(value, (*SIMPLE, *_IDENTITY)) or callable(value)
+def _slots(cls: type) -> tuple[str, ...]:
+    """Names under which slots are read: private ones are mangled."""
+    if is_foreign(cls.__module__):
+        return ()
+    slots = vars(cls).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if isinstance(vars(cls).get(name), types.MemberDescriptorType))
+
+
+def _lookups(value: Any, path: str, parent: Entry | None, names: frozenset[str], wide: bool) -> Iterator[Entry]:
+    """What must stay absent, so that attributes are still found where they were found."""
+    if isinstance(value, types.ModuleType):
+        if wide:
+            yield fact("contents", value, None, f"the names of {path}", parent)
+        return
+    order = value.__mro__ if isinstance(value, type) else type(value).__mro__
+    own = getattr(value, "__dict__", None)
+    if own is None:
+        return
+    if wide and isinstance(own, dict):
+        yield fact("keys", own, None, f"the attributes of {path}", parent)
+        return
+    for name in _attributes(order[1:] if isinstance(value, type) else order, names):
+        if name not in own:
+            yield fact("absent", own if isinstance(own, dict) else value, name, f"{path}.{name}", parent)
+
+
+@functools.lru_cache(maxsize=1024)
+def _attributes(order: tuple[type, ...], names: frozenset[str]) -> tuple[str, ...]:
+    """Names that classes have; object's own are never looked for."""
+    return tuple(sorted(names.intersection(*[frozenset().union(*map(vars, order))]).difference(vars(object))))
 
 
 def _root_name(fn: Any) -> str:

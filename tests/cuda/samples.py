@@ -176,5 +176,5 @@ def rescheduled(x: Exploration, random: Random) -> tuple[Exploration, dict[NodeI
         if threads > MOST_THREADS or len(kernel.source) > 20_000:
             return None
         kernels[segment], chosen[segment] = kernel, schedule
-    x._plans[:] = [plan_of(graph, Compiled(kernels, {}, "sim"), x.recording.graph)]
-    return x, chosen
+    compiled = Compiled(kernels, {}, "sim")
+    return replace(x, made=(compiled, plan_of(graph, compiled, x.recording.graph))), chosen

@@ -166,7 +166,7 @@ def test_a_snapshot_is_one_copy():
     assert kernel.copies == len(kernel.snapshots) == x.summary().copies == 1
 
 
-# ---- numbers of the CPU among tensors of a device ---------------------------------------------------------------------
+# ---- numbers of the CPU among tensors of a device --------------------------------------------------------------------
 
 
 def test_a_0d_tensor_of_the_cpu_is_passed_as_a_number():

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fusekit.progress import progress
+
 PYTHON_FLOOR = (3, 11)
 
 # distribution, least release, what fusekit needs it for
@@ -56,7 +58,7 @@ class Finding:
 def main() -> int:
     """Prints every finding; 0 whatever they are, since a lack is an answer and no failure."""
     print(f"fusekit doctor: Python {platform.python_version()} on {platform.platform()}")
-    findings = [finding for probe in PROBES for finding in _guarded(probe)]
+    findings = [finding for probe in progress(PROBES, "looking", "thing", delay=0.5) for finding in _guarded(probe)]
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:
         print(f"  {finding.mark:8}  {finding.subject:{width}}  {finding.state}")
@@ -117,8 +119,11 @@ def _release(version: str) -> tuple[int, ...]:
 def _layout_engine() -> Iterable[Finding]:
     from fusekit.draw import engine
 
-    lack = engine.engine_mend() is not None
-    yield Finding("layout engine", engine.engine_name(), pip("pygraphviz") if lack else None)
+    mend = engine.engine_mend()
+    state = engine.engine_name()
+    if mend:
+        state += f" pictures only ({'; '.join(engine.lay_out('digraph { a }').why)})"
+    yield Finding("layout engine", state, pip(mend.removeprefix("pip install ")) if mend else None)
 
 
 def _cuda_devices() -> Iterable[Finding]:

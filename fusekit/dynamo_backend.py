@@ -18,13 +18,14 @@ from typing import Any
 import torch
 
 from fusekit.errors import FusekitError, UnsupportedError
-from fusekit.jit import JitFunction, forget_last_run
+from fusekit.jit import KEYS, JitFunction, forget_last_run
 from fusekit.pipeline import Options
 from fusekit.trace.dynamo import GraphCall
 from fusekit.trace.gradients import Differentiated, exact_key
 from fusekit.trace.private import C
 
 PATTERNS = 64  # AOT compilations kept for one graph
+TRIALS = 2  # a refusal may be another thread's doing, that drew random numbers during the recording
 
 
 class FallbackWarning(UserWarning):
@@ -65,18 +66,28 @@ class _Fused:
     def __init__(self, call: GraphCall, options: Options):
         self.call, self.options = call, options
         self.jit = _Jit(call, options)
-        self._refused: set[object] = set()
+        self._refused: dict[object, int] = {}  # how often, by key
 
     def __call__(self, *args: Any) -> Any:
         flat = self.call.arguments(args)
-        if self._refused and exact_key(flat, True) in self._refused:
+        if self._refused and not self.options.strict and self._refused.get(exact_key(flat, True), 0) >= TRIALS:
             return self.call.eager(args)
         try:
             return self.jit(*flat)
         except UnsupportedError as error:
-            warn_of_fallback(self.call, self.options, error)
-            self._refused.add(exact_key(flat, True))
+            if self._refuse(flat) == 1:
+                warn_of_fallback(self.call, self.options, error)
+            elif self.options.strict:
+                raise
         return self.call.eager(args)
+
+    def _refuse(self, flat: Sequence[Any]) -> int:
+        """How often calls like this one were refused by now."""
+        key = exact_key(flat, True)
+        if len(self._refused) >= KEYS:
+            self._refused.clear()
+        count = self._refused[key] = self._refused.get(key, 0) + 1
+        return count
 
 
 class _Jit(JitFunction):

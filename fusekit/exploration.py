@@ -18,6 +18,7 @@ from fusekit.ir import Graph, GraphDiff, print_graph
 from fusekit.ir import diff as graph_diff
 from fusekit.lower import Kernel
 from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
+from fusekit.progress import progress
 from fusekit.run.bytes import Traffic, traffic
 from fusekit.run.clones import clones
 from fusekit.run.closeness import Tolerance
@@ -32,7 +33,7 @@ from fusekit.run.summary import SegmentView, Summary, segment_view
 from fusekit.trace import Argument, Capture, Recording, record, same_pattern
 from fusekit.trace.cut import cut
 from fusekit.trace.guards import is_as_recorded, token
-from fusekit.trace.reach import SIMPLE, Missing
+from fusekit.trace.reach import MISSING, SIMPLE
 from fusekit.trace.recording import source_name
 from fusekit.trace.shadow import parameters_of
 from fusekit.why import Explanation
@@ -186,7 +187,7 @@ class Exploration:
         tensors = self.recording.tensors(leaves) if problem is None else []
         for source, t in zip(self.recording.inputs, tensors, strict=False):
             if not isinstance(t, torch.Tensor):
-                what = "missing" if isinstance(t, Missing) else f"{t!r:.40}, explored was a tensor"
+                what = "missing" if t is MISSING else f"{t!r:.40}, explored was a tensor"
                 problem = problem or f"{source_name(source)} is {what}"
         problem = problem or same_pattern(self.recording, tensors)
         if problem:
@@ -227,8 +228,10 @@ class Exploration:
     def check(self, rtol: float | None = None, atol: float | None = None) -> CheckReport:
         """Outputs, mutated inputs, aliasing, dtypes, strides and exceptions against eager, on clones.
 
-        Raises FusekitError where captures or explored arguments have other layouts by now.
+        Raises FusekitError where captures or explored arguments have other layouts by now, or the passes made no
+        segments to run.
         """
+        _ = self._plan  # its own errors are no facts about the function
         return self._check(lambda leaves, inputs: self._execute(leaves, inputs), Tolerance(rtol, atol))
 
     def check_steps(self) -> dict[str, CheckReport]:
@@ -348,9 +351,12 @@ def explore(fn: Callable[..., object], *args: object, options: Options | None = 
     """
     chosen = options or Options()
     started = time.perf_counter()
-    recording = record(fn, args, kwargs)
-    traced = time.perf_counter() - started
-    steps = run_passes(recording.graph, chosen)
+    with progress(None, "exploring", "pass", total=1 + len(chosen.passes)) as bar:
+        recording = record(fn, args, kwargs)
+        traced = time.perf_counter() - started
+        bar.set_description(f"exploring {recording.name}", refresh=False)
+        bar.update()
+        steps = run_passes(recording.graph, chosen, lambda _: bar.update())
     first = Step(steps[0].name, steps[0].graph, steps[0].explanations, traced)
     return Exploration(fn, args, kwargs, chosen, recording, (first, *steps[1:]))
 

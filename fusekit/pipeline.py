@@ -183,4 +183,4 @@ def plan_of(
     ``program``: the graph as recorded, which still tells every write and which results are arguments.
     """
     maker = compile or (compiler_of(graph, compiled.backend) if compiled.kernels else compile_kernel)
-    return make_plan(graph, compiled.kernels, maker, lambda kernel: kernel.copies, program)
+    return make_plan(graph, compiled.kernels, maker, program)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 # Each level imports only levels above it. Rooms of one level do not import one another.
 LEVELS = (
-    ("ids", "errors", "dtypes"),
+    ("ids", "errors", "dtypes", "progress"),
     ("index",),
     ("why",),
     ("ir",),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 
 import pytest
 import torch
 
 import fusekit as fk
-from fusekit.errors import UnsupportedError
+from fusekit.errors import FusekitError, UnsupportedError
 
 
 def scale_and_add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -175,3 +177,95 @@ def test_a_cut_forces_a_boundary_and_changes_nothing_else() -> None:
     assert any("fk.cut" in str(e) for e in x.why("$0", "$1"))
     t = torch.ones(2)
     assert fk.cut(t) is t and fk.jit(lambda a: fk.cut(a))(t) is t
+
+
+# ---- methods, copies
+
+
+class Scaled:
+    def __init__(self, k: float):
+        self.k, self.w = k, torch.full((3,), k)
+
+    @fk.jit
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.k + self.w
+
+    @classmethod
+    @fk.jit
+    def of_class(cls, x: torch.Tensor) -> torch.Tensor:
+        return x + len(cls.__name__)
+
+    @staticmethod
+    @fk.jit
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return x - 1
+
+
+def test_a_method_of_two_instances() -> None:
+    one, two, x = Scaled(2.0), Scaled(3.0), torch.ones(3)
+    for _ in range(3):
+        assert one.apply(x).tolist() == [4, 4, 4] and two.apply(x).tolist() == [6, 6, 6]
+    one.k = 5.0
+    assert one.apply(x).tolist() == [7, 7, 7] and two.apply(x=x).tolist() == [6, 6, 6]
+    one.w = torch.zeros(3)
+    two.w = torch.zeros(1)
+    assert one.apply(x).tolist() == [5, 5, 5] and two.apply(x).tolist() == [3, 3, 3]
+    assert Scaled.apply(one, x).tolist() == [5, 5, 5]
+    assert one.apply.last_run is not None and Scaled.apply.cache_info().plans
+
+
+def test_class_and_static_methods() -> None:
+    x = torch.ones(3)
+    for home in (Scaled, Scaled(1.0)):
+        assert home.of_class(x).tolist() == [7, 7, 7] and home.plain(x).tolist() == [0, 0, 0]
+    for kind in (classmethod, staticmethod):
+        with pytest.raises(FusekitError, match=f"write @{kind.__name__} above @fk.jit"):
+            fk.jit(kind(lambda x: x))
+    with pytest.raises(FusekitError, match="cannot be called"):
+        fk.jit(3)
+
+
+def test_a_module_as_an_attribute_is_no_method() -> None:
+    class Holder:
+        layer = fk.jit(torch.nn.ReLU())
+
+    assert Holder().layer(torch.tensor([-1.0, 2.0])).tolist() == [0, 2]
+
+
+@fk.jit
+def decorated(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def test_copies_begin_without_plans() -> None:
+    x = torch.ones(3)
+    decorated(x)
+    for function in (decorated, Scaled.apply):
+        assert pickle.loads(pickle.dumps(function)) is function
+    other = copy.deepcopy(decorated)
+    assert other is not decorated and other.cache_info().plans == 0 and torch.equal(other(x), decorated(x))
+    named = fk.jit(scale_and_add, strict=True)
+    again = pickle.loads(pickle.dumps(named))
+    assert again._options == named._options and again.cache_info().plans == 0
+    assert torch.equal(again(x, x.clone()), x * 3)
+
+
+class Holding(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+        self.fast = fk.jit(self.slow)
+
+    def slow(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fast(x)
+
+
+def test_a_module_that_holds_one_is_copied_whole() -> None:
+    module, x = Holding(), torch.ones(3)
+    module(x)
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        other.weight.fill_(5)
+        assert other(x).tolist() == [5, 5, 5] and module(x).tolist() == [1, 1, 1]

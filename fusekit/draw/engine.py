@@ -23,6 +23,7 @@ from typing import IO
 TIMEOUT = 10.0  # seconds for one layout, the start of the worker included
 STARTS = 3  # a worker that dies this often is not tried again
 MEND = "pip install pygraphviz"
+REINSTALL = "pip install --force-reinstall pygraphviz"
 
 
 class LayoutError(Exception):
@@ -179,7 +180,11 @@ def lay_out(dot: str, timeout: float | None = None) -> Laid:
 
 
 def _by_wheel(dot: str, timeout: float) -> str:
-    if _shared is None or find_spec("pygraphviz") is None:
+    try:
+        is_there = find_spec("pygraphviz") is not None
+    except Exception as error:  # whatever a broken install, or an import hook, raises
+        raise LayoutError(f"is broken ({type(error).__name__}: {error}): {REINSTALL}") from error
+    if _shared is None or not is_there:
         raise LayoutError(f"is not installed: {MEND}")
     return _shared.ask(dot, timeout)
 
@@ -208,4 +213,7 @@ def engine_name() -> str:
 
 def engine_mend() -> str | None:
     """The command that brings a layout engine, or None where there is one."""
-    return MEND if engine_name() == "plain" else None
+    laid = lay_out("digraph { a }")
+    if laid.engine != "plain":
+        return None
+    return MEND if f"pygraphviz: is not installed: {MEND}" in laid.why else REINSTALL

@@ -1,11 +1,12 @@
-"""A picture without any layout engine: parts in layers, arrows straight, in pure Python. Plain, and never wrong."""
+"""A picture without any layout engine: parts in layers, arrows beside them, in pure Python. Plain, and never wrong."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fusekit.draw.beside import Point, Rect, route, rows_of
 from fusekit.draw.escape import clean, prose, shorten
 from fusekit.draw.looks import CARD_RADIUS, LIGHT, NAME, SMALL, TINY, TITLE, text_width
 from fusekit.draw.parts import Card, Cut, Edge, Frame, Hazard, Part, Picture, Pill, Record, Tile
@@ -38,8 +39,8 @@ class _Box:
     y: float = 0.0
 
     @property
-    def middle(self) -> float:
-        return self.x + self.width / 2
+    def rect(self) -> Rect:
+        return Rect(self.x, self.y, self.width, self.height)
 
 
 def plain_svg(picture: Picture) -> str:
@@ -55,9 +56,10 @@ def plain_svg(picture: Picture) -> str:
     root = canvas(width, height)
     root.append(words(MARGIN, 26, title, TITLE, bold=True))
     root.append(words(MARGIN, 41, note, SMALL, "muted"))
+    rows = rows_of(box.rect for box in boxes.values())
     for edge in picture.edges:
         if edge.look != "hidden" and edge.tail in boxes and edge.head in boxes:
-            root.append(_arrow(edge, boxes[edge.tail], boxes[edge.head]))
+            root.append(_arrow(edge, route(boxes[edge.tail].rect, boxes[edge.head].rect, rows)))
     for box in boxes.values():
         root.append(_draw(box))
     return seal(root, picture.title, picture.desc or picture.note, "plain")
@@ -143,7 +145,7 @@ def _draw(box: _Box) -> ET.Element:
     return group
 
 
-def _arrow(edge: Edge, tail: _Box, head: _Box) -> ET.Element:
+def _arrow(edge: Edge, points: Sequence[Point]) -> ET.Element:
     color = LIGHT[
         {
             "order": "hazard",
@@ -161,21 +163,25 @@ def _arrow(edge: Edge, tail: _Box, head: _Box) -> ET.Element:
         data_from=clean(edge.tail),
         data_to=clean(edge.head),
     )
-    down = tail.y + tail.height <= head.y
-    x0, y0 = (tail.middle, tail.y + tail.height) if down else (tail.x + tail.width, tail.y + tail.height / 2)
-    x1, y1 = (head.middle, head.y) if down else (head.x, head.y + head.height / 2)
     dash = {"stroke_dasharray": "5 3"} if edge.look in ("ghost", "race", "maybe", "memory") else {}
-    group.append(element("line", x1=x0, y1=y0, x2=x1, y2=y1, stroke=color, stroke_width=1.2, **dash))
+    corners = _points(points)
+    group.append(element("polyline", points=corners, fill="none", stroke=color, stroke_width=1.2, **dash))
     if not edge.headless and edge.look not in ("spine", "maybe"):
-        length = max(((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5, 1e-6)
-        ux, uy = (x1 - x0) / length, (y1 - y0) / length
-        points = (
-            (x1, y1),
-            (x1 - 6 * ux + 2.5 * uy, y1 - 6 * uy - 2.5 * ux),
-            (x1 - 6 * ux - 2.5 * uy, y1 - 6 * uy + 2.5 * ux),
-        )
-        group.append(element("polygon", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill=color))
+        group.append(element("polygon", points=_points(_tip(points[-2], points[-1])), fill=color))
     return group
+
+
+def _tip(before: Point, end: Point) -> tuple[Point, Point, Point]:
+    """The head of an arrow that arrives from ``before``."""
+    (x0, y0), (x1, y1) = before, end
+    length = max(((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5, 1e-6)
+    ux, uy = (x1 - x0) / length, (y1 - y0) / length
+    left, right = (x1 - 6 * ux + 2.5 * uy, y1 - 6 * uy - 2.5 * ux), (x1 - 6 * ux - 2.5 * uy, y1 - 6 * uy + 2.5 * ux)
+    return end, left, right
+
+
+def _points(points: Iterable[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 # ---- layers -------------------------------------------------------------------------------------------------------

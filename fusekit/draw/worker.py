@@ -15,7 +15,11 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     questions = sys.stdin.buffer
-    import pygraphviz
+    try:
+        import pygraphviz
+    except Exception as error:
+        _send(answers, f"-it cannot be imported ({type(error).__name__}: {error})".encode(errors="replace"))
+        return
 
     _send(answers, b"+" + str(pygraphviz.__version__).encode())
     while len(head := questions.read(8)) == 8:

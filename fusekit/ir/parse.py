@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from fusekit.dtypes import BY_NAME
+from fusekit.dtypes import BY_NAME, DType
 from fusekit.errors import TextSyntaxError
 from fusekit.ids import NodeId
 from fusekit.index import Form, parse_form
@@ -97,11 +97,11 @@ class _Reader:
 
     def value(self, m: re.Match[str]) -> None:
         self.shapes[m[1]] = _ints(m[3])
-        self.expect(m[1], self.to.add_tensor(Tensor(BY_NAME[m[2]], _ints(m[3])), id=m[1]))
+        self.expect(m[1], self.to.add_tensor(Tensor(_dtype(m[2]), _ints(m[3])), id=m[1]))
 
     def place(self, m: re.Match[str]) -> None:
-        dtype = BY_NAME[m[2]]
-        layout = self.layout(m[3], m[2])
+        dtype = _dtype(m[2])
+        layout = self.layout(m[3], dtype)
         self.shapes[m[1]] = layout.shape
         node = self.to.add_tensor(Tensor(dtype, layout.shape), id=m[1], block=NodeId(m[4]), layout=layout, role=m[5])
         self.expect(m[1], node)
@@ -110,13 +110,13 @@ class _Reader:
         if wanted != given:
             raise TextSyntaxError(f"{wanted} is defined twice")
 
-    def layout(self, text: str, dtype: str) -> Layout:
+    def layout(self, text: str, dtype: DType) -> Layout:
         m = _LAYOUT.fullmatch(text)
         if m is None:
             raise TextSyntaxError(f"{text} is no layout", None, "write (shape):(strides)+offset")
-        unit = 1 if m[2] else BY_NAME[dtype].width
+        unit = 1 if m[2] else dtype.width
         offset = parse_form(m[4].strip("{}"), self.numbers) * unit
-        return Layout(offset, _ints(m[1]), tuple(s * unit for s in _ints(m[3])), BY_NAME[dtype])
+        return Layout(offset, _ints(m[1]), tuple(s * unit for s in _ints(m[3])), dtype)
 
     def op(self, m: re.Match[str]) -> None:
         results = [NodeId(t) for t in m[2].replace(" ", "").split(",") if t]
@@ -219,6 +219,12 @@ def _tokens(text: str) -> list[re.Match[str]]:
         found.append(token)
         at = token.end()
     return found
+
+
+def _dtype(name: str) -> DType:
+    if name not in BY_NAME:
+        raise TextSyntaxError(f"there is no dtype {name!r}", None, f"the dtypes are {', '.join(BY_NAME)}")
+    return BY_NAME[name]
 
 
 def _ints(text: str) -> tuple[int, ...]:

@@ -54,22 +54,22 @@ class _Assembler:
         for item in nest.items:
             for operand, _ in item.uses:
                 self.users.setdefault(operand, set()).add(item.name)
-        self.taken = {root.statement.value for root in nest.roots}
+        self.taken = {root.statement.value for root in nest.roots} | {kept.of.name for kept in nest.kept}
         self.finishes = {folded.finish.name for folded in nest.folds}
 
     def level(self, path: Path) -> tuple[Statement, ...]:
         """What stands in the pass ``path`` of the loops: steps one after another, then stores."""
-        out: list[Statement] = []
+        out: list[Statement] = [kept.tile for kept in self.nest.kept if kept.path == path]
         for step in range(self._steps(path)):
             out += self._straight(path, step)
+            out += [kept.store for kept in self.nest.kept if (kept.of.path, kept.of.step) == (path, step)]
             folds = [f for f in self.nest.folds if f.path == path and f.step == step]
             out += [folded.init for folded in folds]
             out += self._loops(path, step)
             out += self._roots(path, step, Accumulate)
-            for folded in folds:
-                out += folded.combine
-                if folded.init.count is None:
-                    out.append(folded.finish)
+            out += [c for folded in folds for c in folded.combine if c.over != "blocks"]
+            out += [c for folded in folds for c in folded.combine if c.over == "blocks"]
+            out += [folded.finish for folded in folds if folded.init.count is None]
         for step in range(self._steps(path)):
             out += self._roots(path, step, Store)
         return tuple(out)

@@ -1,4 +1,4 @@
-"""A segment's stores and reductions over the loops of a schedule: one flat list of statements, and when each matters."""
+"""A segment's stores and reductions over the loops of a schedule: a flat list of statements, and when each matters."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import cast
 
-from fusekit.domains import LoopDomain, Placed, Reference
+from fusekit.domains import Placed, Reference
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Layout
 from fusekit.lower.contexts import Ranges, contexts, simplify, visible
 from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
+from fusekit.lower.keep import Kept, keep, used
 from fusekit.lower.loops import Loops, is_thread, loops_of
 from fusekit.lower.names import Names
 from fusekit.lower.nest import Item, Path, Puller, Result
@@ -22,6 +23,7 @@ from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
 from fusekit.lower.vectors import without_lane
+from fusekit.schedule import Schedule
 from fusekit.schedule.plan import (
     MOST_ACCUMULATORS,
     REDUCE,
@@ -57,7 +59,8 @@ class Root:
 class Nest:
     """The flat list, in an order in which it can run; ``cases`` says when each item matters where it stands.
 
-    ``data``: variables of index forms that are scalars of the kernel. ``stops``: loops that end early.
+    ``data``: variables of index forms that are scalars of the kernel. ``stops``: loops that end early. ``kept``: arrays
+    that carry values from one pass over a loop to a later one.
     """
 
     loops: Loops
@@ -68,6 +71,7 @@ class Nest:
     names: Names
     data: frozenset[Var]
     stops: dict[Var, Guard]
+    kept: tuple[Kept, ...] = ()
 
     def guards_of(self, case: Iterable[tuple[str, bool]]) -> tuple[tuple[tuple[Guard, ...], bool], ...]:
         """(guards of a test, do they hold?) for each atom of a case."""
@@ -84,20 +88,20 @@ class Segment:
     reference: Reference
 
 
-def build(segment: Segment, domain: LoopDomain, target: Target, reserved: Iterable[str], limit: int) -> Nest:
-    """The nest of a segment over the loops of a schedule. Raises CannotLower."""
+def build(segment: Segment, schedule: Schedule, target: Target, reserved: Iterable[str], limit: int) -> Nest:
+    """The nest of a segment over the loops of a schedule. Raises CannotLower, and IllegalTransform."""
     reserved = tuple(reserved)
     try:
-        return _build(segment, domain, target, reserved, limit, vectors=True)
+        return _build(segment, schedule, target, reserved, limit, vectors=True)
     except NoVectors:
-        return _build(segment, domain, target, reserved, limit, vectors=False)
+        return _build(segment, schedule, target, reserved, limit, vectors=False)
 
 
 def _build(
-    segment: Segment, domain: LoopDomain, target: Target, reserved: tuple[str, ...], limit: int, vectors: bool
+    segment: Segment, schedule: Schedule, target: Target, reserved: tuple[str, ...], limit: int, vectors: bool
 ) -> Nest:
     graph, reference = segment.graph, segment.reference
-    loops = loops_of(reference, domain, target, vectors)
+    loops = loops_of(reference, schedule.check(reference), target, vectors)
     anchors = list(_anchors(segment))
 
     def places(op: NodeId, loops: Loops) -> Placed | None:
@@ -112,7 +116,7 @@ def _build(
     plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
     inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
-    return _Builder(target, plans, stops, Puller(graph, names, limit, loops, inline)).run()
+    return _Builder(target, plans, stops, schedule.placements.persist, Puller(graph, names, limit, loops, inline)).run()
 
 
 def _anchors(segment: Segment) -> Iterator[tuple[NodeId, Layout]]:
@@ -146,6 +150,7 @@ class _Builder:
     target: Target
     plans: Mapping[NodeId, Plan]
     stops: dict[Var, Guard]
+    persist: tuple[NodeId, ...] | None
     puller: Puller
     roots: list[Root] = field(default_factory=list[Root])
     folds: dict[tuple[NodeId, tuple[Form, ...]], Folded] = field(
@@ -160,11 +165,18 @@ class _Builder:
         for op in _in_order(self.plans):
             self._root(self.plans[op])
         check_blocks(self.folds.values(), self.plans.values())
-        items = tuple(self.puller.items.values())
+        items = list(self.puller.items.values())
         cases = self._cases(items)
+        kept: list[Kept] = []
+        if self.target.name == "cpu":
+            items, kept = keep(items, self.puller.keys, cases, self.loops.order, self.puller.names, self.persist)
+            tests = {test for root in self.roots for case in root.cases for test, _ in case}
+            items = list(used(items, {root.statement.value for root in self.roots} | tests))
         data = frozenset(self.puller.positions)
         folds = tuple(self.folds.values())
-        return Nest(self.loops, items, tuple(self.roots), folds, cases, self.puller.names, data, self.stops)
+        return Nest(
+            self.loops, tuple(items), tuple(self.roots), folds, cases, self.puller.names, data, self.stops, tuple(kept)
+        )
 
     def _cases(self, items: Sequence[Item]) -> dict[str, Cases]:
         """When each item matters, by tests that are known where it stands."""

@@ -77,15 +77,16 @@ def _combine(
 
 
 def check_blocks(folds: Iterable[Folded], plans: Iterable[Plan]) -> None:
-    """Across blocks one result is put together, outside of loops, and only the last block goes on. Raises CannotLower."""
+    """Blocks put results together once, outside of loops, and only the last block goes on. Raises CannotLower."""
     folds, plans = list(folds), list(plans)
     across = [folded for folded in folds if folded.combine and folded.combine[-1].over == "blocks"]
     if not across:
         return
-    grid = {axis.var for axis in across[0].combine[-1].axes}
-    if len(across) > 1 or len(across[0].combine[-1].axes) > 1:
-        raise CannotLower(f"{across[-1].op}: across blocks only one result can be put together")
-    if across[0].path or any(plan.free & grid and plan.op != across[0].op for plan in plans):
+    if len({(folded.combine[-1].axes, folded.step) for folded in across}) > 1:
+        raise CannotLower(f"{across[-1].op}: blocks put results together only once")
+    grid, ops = {axis.var for axis in across[0].combine[-1].axes}, {folded.op for folded in across}
+    others = [plan for plan in plans if plan.op not in ops and (not plan.is_fold or plan.steps[0] > across[0].step)]
+    if across[0].path or any(plan.free & grid for plan in others):
         raise CannotLower(f"{across[0].op}: only the last block has the result of all, and others need it")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Literal
 
 from fusekit.domains import reference_of, roots
@@ -33,7 +34,7 @@ MOST_VALUES = 1200
 PARALLEL_FROM = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Kernel:
     """``source`` is a Python module whose function ``name`` takes ``params`` in order.
 
@@ -50,6 +51,16 @@ class Kernel:
     lines: tuple[tuple[int, tuple[NodeId, ...]], ...]
     copies: int
     program: Program
+
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{param.name}: {param.kind}" for param in self.params)
+        return f"<kernel {self.name}({takes}) over {list(self.space)}, {len(self.source.splitlines())} lines>"
+
+    def export(self, path: str | Path) -> Path:
+        """Write the source to a file, which is given back."""
+        path = Path(path)
+        path.write_text(self.source, encoding="utf-8")
+        return path
 
     @property
     def parallel(self) -> bool:
@@ -92,7 +103,7 @@ def lower_segment(
 
 def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Target, limit: int) -> Nest:
     """The nest of the schedule; where nobody asked for it and it does not lower, of the first simpler one that does."""
-    graph, reference = whole.graph, whole.reference
+    graph = whole.graph
     payload = graph.segment(segment)
     is_asked = schedule is not None or payload.by == "given"
     if schedule is None:
@@ -100,13 +111,13 @@ def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Ta
         schedule = parse_schedule(own) if own else choose(graph, segment, target.name).schedule
     reserved, _ = _printer(target.name)
     try:
-        return build(whole, schedule.check(reference), target, reserved, limit)
+        return build(whole, schedule, target, reserved, limit)
     except CannotLower as refusal:
         if is_asked:
             raise
         for other in (*simple(graph, segment, target.name), Schedule()):
             with suppress(CannotLower):
-                return build(whole, other.check(reference), target, reserved, limit)
+                return build(whole, other, target, reserved, limit)
         raise refusal
 
 

@@ -18,7 +18,7 @@ MOST_COPIES = 256  # statements that one root may become by unrolling
 
 @dataclass(frozen=True, slots=True)
 class Loops(Space):
-    """``axes``: indices that the launch gives; ``expand``: loops that are unrolled; ``lanes``: the one that is a vector.
+    """``axes``: indices that the launch gives; ``expand``: loops that are unrolled; ``lanes``: the one of a vector.
 
     ``shared``: loops that the schedule gives to blocks.
     """
@@ -77,7 +77,7 @@ def loops_of(reference: Reference, domain: LoopDomain, target: Target, vectors: 
             if role in target.shared:
                 shared.add(var)
     _check_copies(expand)
-    # The one element of an axis is at 0, also where a split made more of it: the other iterations are none of anybody's.
+    # The one element of an axis is at 0, also where a split made more of it: other iterations are nobody's.
     index = tuple(Form() if n == 1 else form for n, form in zip(domain.shape, derived.of(domain.logical), strict=True))
     return Loops(
         reference.shape, index, derived.bounds, tuple(order), frozenset(folded),

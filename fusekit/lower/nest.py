@@ -14,7 +14,7 @@ from typing import cast
 
 from fusekit.dtypes import I64, DType
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, loop_vars, substitute
+from fusekit.index import Form, Var, loop_vars, print_form, substitute
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.contexts import Use
 from fusekit.lower.loops import Loops
@@ -34,6 +34,7 @@ from fusekit.lower.program import (
     Position,
     Select,
     Test,
+    TileLoad,
 )
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of
@@ -55,7 +56,7 @@ class Item:
     ``extent``: bytes that a load's whole tensor may touch.
     """
 
-    statement: Load | Assign | Test | Finish
+    statement: Load | Assign | Test | Finish | TileLoad
     uses: tuple[Use, ...]
     free: frozenset[Var]
     path: Path = ()
@@ -89,8 +90,8 @@ class Result:
 class Puller:
     """Grows the list of statements; ``items`` keeps operands before users.
 
-    ``path`` and ``step``: where the root stands for which values are pulled. ``inline``: reductions over single
-    elements. ``finished``: the results of reductions by (tensor, index), each with where it is there.
+    ``path``: the loops of the root for which values are pulled. ``inline``: reductions over single elements.
+    ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is.
     """
 
     graph: Graph
@@ -100,11 +101,10 @@ class Puller:
     inline: frozenset[NodeId] = frozenset()
     path: Path = ()
     items: dict[str, Item] = field(default_factory=dict[str, Item])
-    tests: dict[tuple[tuple[Guard, ...], Path], str] = field(
-        default_factory=dict[tuple[tuple[Guard, ...], Path], str]
-    )
-    finished: dict[Key, str] = field(default_factory=dict[Key, str])
+    tests: dict[tuple[tuple[Guard, ...], Path], str] = field(default_factory=dict[tuple[tuple[Guard, ...], Path], str])
+    finished: dict[Key, Result] = field(default_factory=dict[Key, Result])
     positions: dict[Var, str] = field(default_factory=dict[Var, str])
+    keys: dict[str, Key] = field(default_factory=dict[str, Key])
     _known: dict[tuple[Key, Path], str] = field(default_factory=dict[tuple[Key, Path], str])
     _made: dict[tuple[object, ...], str] = field(default_factory=dict[tuple[object, ...], str])
 
@@ -303,9 +303,9 @@ class Puller:
         """The result of a reduction, at an index where it is made."""
         found = self.finished.get(key)
         if found is None:
-            made = [str(list(k[1])) for k in self.finished if k[0] == key[0]]
+            made = [print_index(k[1]) for k in self.finished if k[0] == key[0]]
             where = f"it is made at {made[0]}" if made else "it is not made yet"
-            raise CannotLower(f"{key[0]} is wanted at {list(key[1])}, where no loop makes it: {where}")
+            raise CannotLower(f"{key[0]} is wanted at {print_index(key[1])}, where no loop makes it: {where}")
         path, step, statement = found.path, found.step, found.statement
         if statement.at is not None:  # one of several accumulators: read where it is wanted
             free = statement.at.free
@@ -346,6 +346,7 @@ class Puller:
             lanes = self.loops.lanes in free or any(self.items[name].lanes for name, _ in uses)
             statement = Assign(self.names.fresh(wanted), expr, dtype, (self.graph.producer(key[0]),), lanes)
             self._made[known] = self._add(Item(statement, uses, free, path, step))
+            self.keys[self._made[known]] = key
         return self._made[known]
 
     def _add(self, item: Item) -> str:
@@ -401,6 +402,10 @@ class Puller:
             own = self.graph.tensor(tensor).dtype
             operands.append(Name(name) if own == dtype else Convert(Name(name), own, dtype))
         return Apply(scalar, tuple(operands), scalar.result)
+
+
+def print_index(index: Index) -> str:
+    return f"[{', '.join(map(print_form, index))}]"
 
 
 def _word(target: str) -> str:

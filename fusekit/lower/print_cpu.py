@@ -105,7 +105,13 @@ class _Printer(Printer):
                 self.commented(f"{name} = {scalars.convert(f'{of}[{self.number(at)}]', source, dtype)}", ops)
             case Finish(name, of, fold, source, dtype, ops):
                 self.commented(f"{name} = {f'{of}_at' if fold.is_arg else scalars.convert(of, source, dtype)}", ops)
-            case Combine() | Sync() | Tile() | TileStore() | TileLoad():
+            case Tile(name, dtype, size):
+                self.put(f"{name} = np.empty({size}, {scalars.register(dtype)})")
+            case TileStore(tile, at, value):
+                self.put(f"{tile}[{self.number(at)}] = {value}")
+            case TileLoad(name, tile, at):
+                self.put(f"{name} = {tile}[{self.number(at)}]")
+            case Combine() | Sync():
                 raise TypeError(f"a CPU has no {type(statement).__name__}")
             case _:
                 assert_never(statement)

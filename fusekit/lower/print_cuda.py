@@ -52,6 +52,7 @@ AXES = {
     Parallel.BIDx: "block_x", Parallel.BIDy: "block_y", Parallel.BIDz: "block_z",
     Parallel.TIDx: "thread_x", Parallel.TIDy: "thread_y", Parallel.TIDz: "thread_z",
 }  # fmt: skip
+Lanewise = Assign | Accumulate | Finish
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?=\()")
 _COPY = re.compile(r"\w+ = [A-Za-z_]\w*")
 _BUILTINS = frozenset(dir(builtins))
@@ -171,7 +172,8 @@ class CudaPrinter(AccessPrinter):
     def body(self, statements: Sequence[Statement]) -> None:
         for kind, group in groupby(statements, key=_kind):
             if kind == "lanes":
-                self.run(list(group))
+                for part in self.parts([s for s in group if isinstance(s, Assign | Accumulate | Finish)]):
+                    self.run(part)
             elif kind == "blocks":
                 self.across_blocks([s for s in group if isinstance(s, Combine)])
             else:
@@ -224,7 +226,7 @@ class CudaPrinter(AccessPrinter):
 
     # ---- vectors
 
-    def one(self, statement: Statement) -> list[str]:
+    def one(self, statement: Lanewise) -> list[str]:
         """The lines of a statement over scalars, or of one lane of it."""
         match statement:
             case Assign(name, value):
@@ -245,7 +247,28 @@ class CudaPrinter(AccessPrinter):
             case _:
                 raise AssertionError(f"{statement} is not computed lane by lane")
 
-    def run(self, statements: list[Statement]) -> None:
+    def parts(self, statements: Sequence[Lanewise]) -> list[list[Lanewise]]:
+        """Statements that need nothing of one another are parted: unrolled copies then share one function."""
+        home: dict[str, int] = {}  # name -> the statement that its part is known by
+        joined = list(range(len(statements)))
+
+        def root(k: int) -> int:
+            while joined[k] != k:
+                k = joined[k]
+            return k
+
+        for k, statement in enumerate(statements):
+            for name in (*reads(statement), statement.name):
+                if name in home:
+                    first, second = sorted((root(home[name]), root(k)))
+                    joined[second] = first
+            home[statement.name] = k
+        found: dict[int, list[Lanewise]] = {}
+        for k, statement in enumerate(statements):
+            found.setdefault(root(k), []).append(statement)
+        return list(found.values())
+
+    def run(self, statements: Sequence[Lanewise]) -> None:
         """Statements over vectors, as one function of a lane."""
         lines, inputs, outputs = [], dict[str, None](), dict[str, None]()
         own: dict[str, int] = {}
@@ -253,9 +276,8 @@ class CudaPrinter(AccessPrinter):
             for name in reads(statement):
                 own[name] = own.get(name, 0) + 1
         written: set[str] = set()
-        ops = dict.fromkeys(op for s in statements if isinstance(s, Assign | Accumulate | Finish) for op in s.ops)
+        ops = dict.fromkeys(op for statement in statements for op in statement.ops)
         for statement in statements:
-            assert isinstance(statement, Assign | Accumulate | Finish)
             for name in self._named(statement):
                 if name not in written:
                     inputs[name] = None
@@ -277,7 +299,7 @@ class CudaPrinter(AccessPrinter):
         call = f"each_lane({self.functions.name_of(made)}, ({', '.join(inputs)}{',' if len(inputs) == 1 else ''}))"
         self.commented(f"{', '.join(outputs)} = {call}", tuple(ops))
 
-    def _named(self, statement: Assign | Accumulate | Finish) -> list[str]:
+    def _named(self, statement: Lanewise) -> list[str]:
         """The printed names that a statement reads."""
         match statement:
             case Assign(value=value):
@@ -290,7 +312,7 @@ class CudaPrinter(AccessPrinter):
                 pair = [held, self.position_of(held)] if fold.is_arg else [held]
                 return [*pair, value, *names_in(position or Form())]
 
-    def _targets(self, statement: Assign | Accumulate | Finish) -> list[str]:
+    def _targets(self, statement: Lanewise) -> list[str]:
         if not isinstance(statement, Accumulate):
             return [statement.name]
         held = self.accumulator(statement.name, statement.lanes)

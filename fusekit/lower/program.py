@@ -27,6 +27,7 @@ from fusekit.index import Form, Var
 from fusekit.ir import Guard, Number, Parallel
 from fusekit.ops import Scalar
 
+ZERO = Form()
 # An "or" of "and"s of (name of a Test, must it hold?).
 Case = frozenset[tuple[str, bool]]
 Cases = frozenset[Case]
@@ -267,7 +268,7 @@ class Combine:
     over: typing.Literal["lanes", "threads", "blocks"]
     axes: tuple[LaunchAxis, ...] = ()
     slot: int = 0
-    at: Form = Form()
+    at: Form = ZERO
     size: int = 1
     lanes: bool = False
 
@@ -356,7 +357,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``axes`` are given by the launch; a CPU's programs have none. ``lanes``: the variable of vectors, in addresses."""
+    """``axes`` are given by the launch; a CPU has none. ``lanes``: the variable of vectors, in addresses."""
 
     params: tuple[Param, ...]
     body: tuple[Statement, ...]

@@ -1,4 +1,4 @@
-"""What a target makes of a schedule's parallel types: which loops it runs, which the launch gives, which are unrolled."""
+"""What a target makes of parallel types: which loops it runs, which the launch gives, which are unrolled."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from fusekit.notebook.document import Document, document, plain
 from fusekit.notebook.explored import Explored
 from fusekit.notebook.page import script, stylesheet
 from fusekit.notebook.state import Result, State, start, where
+from fusekit.progress import progress
 
 # The page may run its own script and show its own pictures, and can reach nothing else.
 POLICY = (
@@ -51,7 +52,8 @@ def report(x: Explored, path: str | Path, check: Result | None = None) -> Path:
     """Write the page of an exploration, in one step: a reader sees the old file or the whole new one."""
     shown = document(x)
     target = Path(path)
-    text = page(shown, dict(pictures(x, shown)), replace(start(shown), check=check or Result()))
+    drawn = dict(progress(pictures(x, shown), "drawing", "picture"))
+    text = page(shown, drawn, replace(start(shown), check=check or Result()))
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -191,9 +191,7 @@ def in_order(graph: Graph, groups: list[_Group]) -> list[_Group]:
 def _overwrites(graph: Graph, group: _Group, other: _Group) -> bool:
     """Does the group write memory that the other one reads?"""
     written = {graph.block_of(graph.operands(store)[1]) for store in group.stores}
-    read = {
-        graph.block_of(graph.operands(op)[0]) for op in other.needs if graph.op(op).target == "fk.load"
-    }
+    read = {graph.block_of(graph.operands(op)[0]) for op in other.needs if graph.op(op).target == "fk.load"}
     return not written.isdisjoint(read)
 
 
@@ -238,9 +236,7 @@ def _flush_of(graph: Graph, store: NodeId) -> object:
     return graph.op(store).kwarg("flush", store)
 
 
-def _hangs_on(
-    graph: Graph, op: NodeId, run: list[NodeId], late: set[NodeId], after: dict[NodeId, set[NodeId]]
-) -> bool:
+def _hangs_on(graph: Graph, op: NodeId, run: list[NodeId], late: set[NodeId], after: dict[NodeId, set[NodeId]]) -> bool:
     """Must the op follow a store of the run, or does it use a value that must?"""
     if not after.get(op, set()).isdisjoint(run):
         return True

@@ -41,12 +41,28 @@ def _compile(kernel: Kernel, signature: str) -> Callable[..., None]:
     def build(suffix: str, parallel: Any) -> Callable[..., None]:
         function = _execute(kernel.source, path, helpers.compiled())[kernel.name]
         function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
-        compiler = numba.njit(signature, error_model="numpy", nogil=True, cache=on_disk, parallel=parallel)
-        return _entry(compiler(function))
+        options = {"error_model": "numpy", "nogil": True, "parallel": parallel}
+        return _compiled(function, signature, options, on_disk)
 
     if not kernel.parallel or not threads.available():
         return build("", False)
     return _Either(build("_threads", threads.OPTIONS), lambda: build("", False))
+
+
+def _compiled(function: Callable[..., None], signature: str, options: dict[str, Any], on_disk: bool) -> Any:
+    """The machine code; where Numba cannot read its own file of it (cut short, overwritten), that file is made anew."""
+    dispatcher: Any = numba.njit(cache=on_disk, **options)(function)
+    try:
+        dispatcher.compile(signature)
+    except Exception:
+        if not on_disk:
+            raise
+        try:
+            dispatcher._cache.flush()  # an empty index: the entry is not read, but written again
+        except OSError:
+            dispatcher = numba.njit(**options)(function)
+        dispatcher.compile(signature)
+    return _entry(dispatcher)
 
 
 def _entry(dispatcher: Any) -> Callable[..., None]:

@@ -21,6 +21,9 @@ class LayoutMismatch(FusekitError):
     """A library call answered with other tensors than were recorded, and no copy can make up for it."""
 
 
+RECORD_AGAIN = "its result hangs on data: run this op outside of the compiled function, or explore it anew"
+
+
 class Place(NamedTuple):
     """A layout prepared for torch: ``block`` by number, strides in elements.
 
@@ -248,7 +251,7 @@ class Memory:
         return view.untyped_storage(), low
 
 
-def settle(memory: Memory, place: Place, tensor: torch.Tensor) -> bool:
+def settle(memory: Memory, place: Place, tensor: torch.Tensor, what: str = "a library call") -> bool:
     """Make ``place`` hold a library call's result; True where its elements had to be copied.
 
     A fresh result brings its storage, unless its strides are not those recorded (they may hang on data): then its
@@ -260,9 +263,10 @@ def settle(memory: Memory, place: Place, tensor: torch.Tensor) -> bool:
     if is_at(tensor, place, memory.address(place.block), memory.numbers):
         return False
     if not fresh or tuple(tensor.shape) != place.shape or tensor.dtype != place.dtype:
-        got = f"{tensor.dtype} {tuple(tensor.shape)}:{tensor.stride()}+{tensor.storage_offset()}"
-        want = f"{place.dtype} {place.shape}:{place.strides}"
-        raise LayoutMismatch(f"a library call that gave {got} where {want} in known memory was recorded")
+        got = f"{tensor.dtype} {list(tensor.shape)} with strides {list(tensor.stride())}"
+        want = f"{place.dtype} {list(place.shape)} with strides {list(place.strides)}"
+        known = "" if fresh else " in memory that is known"
+        raise LayoutMismatch(f"{what} gave {got}, recorded was {want}{known}", None, RECORD_AGAIN)
     memory.release(place.block)
     memory.odd[place.block] = place, tensor
     memory.tensor(place).copy_(tensor)

@@ -14,7 +14,7 @@ from fusekit.ir import INPUT, RETURN, Graph, Number
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
-from fusekit.run.memory import Blocks, LayoutMismatch, Memory, place_of, settle
+from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, place_of, settle
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
 
 Step = Callable[[Memory, Leaves], None]
@@ -30,10 +30,12 @@ class Parameter(Protocol):
 
 
 class Launchable(Protocol):
-    """What a plan needs to know of a kernel."""
+    """What a plan needs to know of a kernel; ``copies``: launches that only move bytes, besides."""
 
     @property
     def params(self) -> Sequence[Parameter]: ...
+    @property
+    def copies(self) -> int: ...
 
 
 K = TypeVar("K", bound=Launchable)
@@ -86,12 +88,11 @@ def make_plan(
     graph: Graph,
     kernels: Mapping[NodeId, K],
     compile: Callable[[K], Callable[..., None]],
-    copies: Callable[[K], int] = lambda kernel: 0,
     program: Graph | None = None,
 ) -> Plan:
     """The plan of a graph with segments. ``kernels``: segment -> its kernel; ``compile`` makes one callable.
 
-    ``copies`` tells how many copies a kernel makes besides. A segment of stores without a kernel runs op by op.
+    A segment of stores without a kernel runs op by op.
     ``program``: the graph as recorded, which still has every write (eager bumps a version for each).
     Raises FusekitError for ops that are in no segment: nothing would run them.
     """
@@ -110,7 +111,7 @@ def make_plan(
             launches.append(launch)
             steps.append(_step(launch))
             counts[0] += 1
-            counts[2] += copies(kernels[segment])
+            counts[2] += kernels[segment].copies
         else:
             made = maker.without_kernel(segment)
             steps += made
@@ -164,15 +165,18 @@ class _Maker:
         call = caller(self.graph.op(op))
         operands = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.operands(op))
         results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
-        what = f"{op} {self.graph.op(op).target}"
+        payload = self.graph.op(op)
+        what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
         def run(memory: Memory, leaves: Leaves) -> None:
             with torch.no_grad():
                 found = tensors_in(call([memory.tensor(place) for place in operands], memory.numbers, leaves))
             if len(found) != len(results):
-                raise LayoutMismatch(f"{what} gave {len(found)} tensors, recorded were {len(results)}")
+                raise LayoutMismatch(
+                    f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
+                )
             for place, tensor in zip(results, found, strict=True):
-                settle(memory, place, tensor)
+                settle(memory, place, tensor, what)
 
         return run
 

@@ -34,10 +34,12 @@ __all__ = [
     "Target",
     "Tile",
     "Transpose",
+    "cannot_nest",
     "check_names",
     "choose",
     "look",
     "parse_schedule",
     "phases",
     "reference_among",
+    "simple",
 ]

@@ -13,7 +13,7 @@ from math import prod
 from fusekit.domains import Reference, needed_from, reduced_dims, space_of
 from fusekit.errors import CannotLower
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, loop_vars
+from fusekit.index import Form, Var, loop_vars, print_form
 from fusekit.ir import Graph
 from fusekit.schedule.plan import REDUCE, STORE, Plan, Space, order_loops, plan_roots, set_steps
 from fusekit.why import Reason
@@ -68,4 +68,5 @@ def _check_results(graph: Graph, plans: Mapping[NodeId, Plan]) -> None:
         made = tuple(Form() if n == 1 else form for form, n in zip(plan.kept, shape, strict=True))
         for wanted in found.get(result, []):
             if tuple(Form() if n == 1 else form for form, n in zip(wanted, shape, strict=True)) != made:
-                raise CannotLower(f"{result} is wanted at {list(wanted)} and made at {list(made)}")
+                at, where = (", ".join(map(print_form, index)) for index in (wanted, made))
+                raise CannotLower(f"{result} is wanted at [{at}] and made at [{where}]")

@@ -2,7 +2,7 @@
 
 The body of a loop is a row of *steps*: straight statements, then one pass over the next loop inside. A reduction over a
 loop has its result after that loop's pass; what needs the result stands in a later step. So phases are found per loop:
-a softmax is three passes over the columns inside one over the rows, a normalisation of the whole is passes side by side.
+a softmax is three passes over the columns inside one over the rows, a normalisation of the whole passes side by side.
 """
 
 from __future__ import annotations

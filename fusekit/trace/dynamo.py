@@ -56,8 +56,9 @@ class GraphCall:
         return self.module.forward(*args)  # not a call of the module, which prints the graph where an op raises
 
     def nodes(self) -> Iterator[torch.fx.Node]:
-        """The nodes that call something."""
-        return (node for node in self.module.graph.nodes if node.op.startswith("call"))
+        """The nodes that call something, those of graphs inside the graph too."""
+        graphs = (part for part in self.module.modules() if isinstance(part, torch.fx.GraphModule))
+        return (node for part in graphs for node in part.graph.nodes if node.op.startswith("call"))
 
 
 class _Lined(torch.fx.Interpreter):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import collections
+import copy
+import os
 import random
 import sys
 import types
@@ -25,6 +28,10 @@ class Contents:
         self._held: list[tuple[Any, Any, str]] = []
         self._globals: list[tuple[dict[str, Any], dict[str, Any], frozenset[str]]] = []
         self._cells: list[tuple[types.CellType, Any, str]] = []
+        self._slots: list[tuple[Any, str, Any, str]] = []
+        self._buffers: list[tuple[Any, Any, str]] = []  # (array, copy, path)
+        self._random: list[tuple[Any, Any, str]] = []  # (generator, state, path)
+        self._caches: list[tuple[Any, int, str]] = []  # (lru_cache, its misses, path)
 
     def watch(self, holder: list | dict | set | collections.deque, path: str) -> None:
         plain = dict if isinstance(holder, dict) else set if isinstance(holder, set) else list
@@ -35,6 +42,21 @@ class Contents:
 
     def watch_globals(self, holder: dict[str, Any], names: frozenset[str]) -> None:
         self._globals.append((holder, {name: holder[name] for name in names if name in holder}, names))
+
+    def watch_slot(self, holder: Any, name: str, path: str) -> None:
+        self._slots.append((holder, name, getattr(holder, name, _NOTHING), path))
+
+    def watch_buffer(self, holder: Any, path: str) -> None:
+        kept = bytes(holder) if isinstance(holder, memoryview) else copy.copy(holder)
+        self._buffers.append((holder, kept, path))
+
+    def watch_random(self, holder: Any, path: str) -> None:
+        """Python's and NumPy's generators; anything else is left alone."""
+        if (state := _state_of(holder)) is not None:
+            self._random.append((holder, state, path))
+
+    def watch_cache(self, holder: Any, path: str) -> None:
+        self._caches.append((holder, holder.cache_info().misses, path))
 
     def put_back(self) -> list[str]:
         """Restores whatever changed, and says what it was."""
@@ -47,6 +69,10 @@ class Contents:
         for holder, was, path in self._held:
             if text := _restore(holder, was):
                 found.append(f"{path}: {text}")
+        found += [f"{path}: {name} changed" for holder, name, was, path in self._slots if _reset(holder, name, was)]
+        found += [f"{path}: the {type(b).__name__} changed" for b, was, path in self._buffers if _refill(b, was)]
+        found += [f"{path}: its random state" for r, was, path in self._random if _rewind(r, was)]
+        found += [f"{path}: its cache took a result" for c, was, path in self._caches if _emptied(c, was)]
         return found
 
 
@@ -86,6 +112,68 @@ def _restore(holder: Any, was: Any) -> str | None:
     holder.clear()
     holder.extend(was)
     return f"the {type(holder).__name__} changed"
+
+
+def _reset(holder: Any, name: str, was: Any) -> bool:
+    if getattr(holder, name, _NOTHING) is was:
+        return False
+    kind = next(cls for cls in type(holder).__mro__ if name in vars(cls))
+    descriptor = vars(kind)[name]  # past a frozen dataclass' __setattr__
+    descriptor.__delete__(holder) if was is _NOTHING else descriptor.__set__(holder, was)
+    return True
+
+
+def _refill(holder: Any, was: Any) -> bool:
+    """An array as it was; a changed length too, where there is one to change."""
+    if isinstance(holder, (bytearray, memoryview, array.array)):
+        if bytes(holder) == bytes(was):
+            return False
+        holder[:] = was
+        return True
+    now, before = holder.view(), was.view()
+    if now.dtype.hasobject:
+        is_same = now.shape == before.shape and all(a is b for a, b in zip(now.flat, before.flat, strict=True))
+    else:
+        is_same = now.shape == before.shape and now.tobytes() == before.tobytes()
+    if not is_same:
+        holder[...] = was.reshape(holder.shape)
+    return not is_same
+
+
+def _state_of(holder: Any) -> Any:
+    """A generator's state as plain values; None where it is none, or has none (SystemRandom)."""
+    if isinstance(holder, random.SystemRandom):
+        return None
+    if isinstance(holder, random.Random):
+        return holder.getstate()
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    if isinstance(holder, numpy.random.Generator):
+        return copy.deepcopy(holder.bit_generator.state)
+    if isinstance(holder, numpy.random.BitGenerator):
+        return copy.deepcopy(holder.state)
+    return holder.get_state() if isinstance(holder, numpy.random.RandomState) else None
+
+
+def _rewind(holder: Any, was: Any) -> bool:
+    if repr(_state_of(holder)) == repr(was):
+        return False
+    if isinstance(holder, random.Random):
+        holder.setstate(was)
+    elif hasattr(holder, "set_state"):
+        holder.set_state(was)
+    else:
+        getattr(holder, "bit_generator", holder).state = was
+    return True
+
+
+def _emptied(cache: Any, misses: int) -> bool:
+    """A cache that took a result while recording would keep a stand-in: it forgets all instead."""
+    if cache.cache_info().misses == misses:
+        return False
+    cache.cache_clear()
+    return True
 
 
 class RandomStates:
@@ -131,22 +219,33 @@ class Watcher:
     """A profile hook: which code ran, and calls whose answer or effect a recording cannot repeat."""
 
     _SEEDING = ("manual_seed", "seed", "set_state")
-    _NAMES_AT_RUN_TIME = ("globals", "vars", "getattr", "locals", "attrgetter")
-    _HOMES = ("time", "_io", "posix", "select", "_socket")
-    _UNREPEATABLE = ("input", "open", "urandom", "now", "id")
+    _NAMES_AT_RUN_TIME = ("vars", "getattr", "hasattr", "locals", "dir", "attrgetter")
+    _HOMES = ("time", "_io", "posix", "select", "_socket", "_contextvars")
+    _UNREPEATABLE = ("globals", "input", "open", "urandom", "now", "utcnow", "today", "id")
+    _CATCHING = frozenset(("AttributeError", "NameError", "Exception", "BaseException"))  # an absence may be noticed
+    _ENVIRON = frozenset((type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__))
 
     def __init__(self) -> None:
         self.codes: set[types.CodeType] = set()
         self.reseeded: list[str] = []
         self.unrepeatable: list[tuple[str, str]] = []  # (call, line)
         self.is_wide = False
+        self.reads_environ = False
         self.is_paused: Callable[[], bool] = lambda: False
 
     def __call__(self, frame: types.FrameType, event: str, what: Any) -> None:
         if event == "call":
-            self.codes.add(frame.f_code)
+            self._entered(frame.f_code)
         elif event == "c_call":
             self._builtin(frame, what)
+
+    def _entered(self, code: types.CodeType) -> None:
+        if code in self.codes:
+            return
+        self.codes.add(code)
+        self.reads_environ |= code in self._ENVIRON
+        if not self._CATCHING.isdisjoint(code.co_names) and not code.co_filename.startswith(LIBRARY):
+            self.is_wide = True
 
     def _builtin(self, frame: types.FrameType, what: Any) -> None:
         name, owner = what.__name__, getattr(what, "__self__", None)
@@ -156,11 +255,32 @@ class Watcher:
             if name in self._SEEDING and not self.is_paused():
                 self.reseeded.append(f"a generator's state ({name})")
         elif not frame.f_code.co_filename.startswith(LIBRARY):
-            home = getattr(what, "__module__", None) or type(owner).__module__
+            home = _home(what, owner)
             if name in self._NAMES_AT_RUN_TIME:
                 self.is_wide = True
+            elif name == "globals" and _is_lazy_import(frame):
+                return
             elif home in self._HOMES or name in self._UNREPEATABLE:
-                self.unrepeatable.append((f"{home}.{name}", f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+                self.unrepeatable.append((f"{_shown(home, owner)}.{name}", f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+
+
+def _is_lazy_import(frame: types.FrameType) -> bool:
+    """Is this a module's own ``__getattr__``, which keeps what it imported?"""
+    return getattr(frame.f_globals.get("__getattr__"), "__code__", None) is frame.f_code
+
+
+def _home(what: Any, owner: Any) -> str:
+    """The module that a builtin is of."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    return getattr(what, "__module__", None) or kind.__module__
+
+
+def _shown(home: str, owner: Any) -> str:
+    """How a person knows the owner of a builtin: a class or an instance's class by its name, a module by its own."""
+    if owner is None or isinstance(owner, types.ModuleType):
+        return home
+    kind = owner if isinstance(owner, type) else type(owner)
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def sentence(changes: Sequence[str]) -> str:

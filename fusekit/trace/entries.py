@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import array
 import sys
+import threading
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from fusekit.errors import UnsupportedError
+from fusekit.ir import Origin
 
 SIMPLE = (
     int, float, bool, complex, str, bytes, type(None),
@@ -80,14 +82,14 @@ def exact(value: Any) -> Any:
 
 
 def contents(holder: Any, _: Any = None) -> Snapshot:
-    """All that a set, a dict or an array contains; ``refuse_large`` first for arrays."""
+    """All that a set, a mapping, an array, or the names of a module or class contain."""
     if isinstance(holder, BUFFERS):
         return Snapshot((type(holder), bytes(holder)))
     if is_array(holder):
         return Snapshot((holder.dtype.str, holder.shape, holder.strides, holder.tobytes()))
-    if isinstance(holder, types.ModuleType):
+    if isinstance(holder, (types.ModuleType, type)):
         holder = vars(holder)
-    if isinstance(holder, dict):
+    if isinstance(holder, Mapping):
         return Snapshot((exact(key), exact(value)) for key, value in list(holder.items()))
     return Snapshot(map(exact, holder))
 
@@ -97,16 +99,20 @@ def is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
-def refuse_large(entries: Iterable[Entry]) -> None:
-    """Raise for an array that is too large to be compared at each call, or that holds Python objects."""
+def refuse_unguarded(entries: Iterable[Entry], where: Origin | None) -> None:
+    """Raise for what no key can compare: an array that is too large or holds Python objects, and what each thread has
+    another of."""
     for entry in entries:
         holder = entry.holder
+        if isinstance(entry.value, threading.local):
+            what = f"{entry.path} is a threading.local, which no key can compare"
+            raise UnsupportedError(what, where, "pass what it holds as an argument")
         if entry.how != "contents" or not (is_array(holder) or isinstance(holder, BUFFERS)):
             continue
         size = memoryview(holder).nbytes if isinstance(holder, BUFFERS) else holder.nbytes
         if size > _MOST_BYTES or (is_array(holder) and holder.dtype.hasobject):
             what = f"{entry.path} is an array whose contents no key can compare ({size} bytes)"
-            raise UnsupportedError(what, None, "make it a tensor outside the function")
+            raise UnsupportedError(what, where, "make it a tensor outside the function")
 
 
 def _keys(holder: Any, _: Any) -> Snapshot:
@@ -118,7 +124,7 @@ _READ = {
     "attr": getattr,
     "cell": lambda holder, _: holder.cell_contents,
     "class": lambda holder, key: holder.__dict__[key],
-    "absent": lambda holder, key: key not in holder,
+    "absent": lambda holder, key: key not in (vars(holder) if isinstance(holder, type) else holder),
     "len": lambda holder, _: len(holder),
     "keys": _keys,
     "contents": contents,

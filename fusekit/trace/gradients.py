@@ -24,6 +24,10 @@ from fusekit.trace.spans import Span, meeting
 
 Compiler = Callable[[GraphCall, bool], Callable[..., Any]]  # (graph, is it the forward one)
 _ABSOLUTE = ("aten::as_strided", "aten::as_strided_", "aten::as_strided_scatter")
+_WRITING_OPERATORS = {
+    *("setitem", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iconcat"),
+    *("iand", "ior", "ixor", "ilshift", "irshift"),
+}
 _DIFFERENTIABLE = ("autograd_function_apply",)  # higher-order ops whose gradient AOT takes as eager does
 
 
@@ -146,8 +150,8 @@ def _may_write(node: torch.fx.Node) -> bool:
     """Does the node look like a write to one of its operands? Rather too often than too seldom."""
     name = getattr(node.target, "__name__", str(node.target))
     is_told = any(value is True for value in (*node.args, *node.kwargs.values()))  # inplace=True
-    is_named = name.endswith("_") or name.startswith(("i", "set"))  # mul_, iadd, setitem
-    return is_told or is_named or "out" in node.kwargs or isinstance(node.target, HigherOrderOperator)
+    is_named = name.endswith("_") or name in _WRITING_OPERATORS
+    return bool(node.all_input_nodes) and (is_told or is_named or "out" in node.kwargs)
 
 
 def _written(call: GraphCall, flat: Sequence[Any]) -> set[int]:

@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_flatten
 
 from fusekit.trace.ambient import ambient
 from fusekit.trace.blocks import is_absolute
+from fusekit.trace.entries import SIMPLE, Entry, Snapshot, exact
 from fusekit.trace.numbers import exactly, pattern_of
-from fusekit.trace.reach import SIMPLE, Entry
 from fusekit.trace.recording import Capture, Recording
 from fusekit.trace.spans import Span, meeting
 
@@ -109,7 +109,7 @@ def layout_of(t: torch.Tensor, is_exact: bool = False) -> tuple[Any, ...]:
 def token(value: Any) -> Any:
     """Simple values by type and bits, anything else by identity."""
     kind = type(value)
-    if kind is bool or kind is str or value is None:
+    if kind is bool or kind is str or value is None or kind is Snapshot:
         return value
     if kind is int:
         return kind, value
@@ -120,7 +120,7 @@ def token(value: Any) -> Any:
 
 def is_as_recorded(entry: Entry) -> bool:
     """Is at a guarded place what was there when the function was recorded?"""
-    return token(entry.read()) == token(entry.value)
+    return exact(entry.read()) == exact(entry.value)
 
 
 def same_pattern(recording: Recording, inputs: Sequence[torch.Tensor]) -> str | None:

@@ -17,7 +17,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _ROOM = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _GENERATED = ("<eval_with_key", "<frozen", "<__array_function__")
 NOT_USERS = (_TORCH, _ROOM, *_GENERATED)
-LIBRARY = (*NOT_USERS, os.path.dirname(os.__file__) + os.sep)
+_STDLIB = os.path.dirname(os.__file__) + os.sep
+LIBRARY = (*NOT_USERS, _STDLIB)
 
 UNKNOWN = Origin("?", 0)
 _published = threading.local()
@@ -45,7 +46,7 @@ def user_origin(stop: CodeType | None = None) -> Origin:
     modules: list[str] = []
     frame = sys._getframe(1)
     while frame is not None and frame.f_code is not stop:
-        if found is None and not frame.f_code.co_filename.startswith(NOT_USERS):
+        if found is None and _is_users(frame.f_code.co_filename):
             found = (frame.f_code.co_filename, frame.f_lineno)
         if forward is None and frame.f_code.co_name == "forward":
             forward = (frame.f_code.co_filename, frame.f_lineno)
@@ -54,6 +55,10 @@ def user_origin(stop: CodeType | None = None) -> Origin:
         frame = frame.f_back
     line = found or forward
     return Origin(*line, modules=".".join(reversed(modules))) if line else UNKNOWN
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith(NOT_USERS) and (not file.startswith(_STDLIB) or "site-packages" in file)
 
 
 def line_of(fn: object) -> Origin | None:

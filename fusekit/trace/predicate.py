@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 import torch
 
 from fusekit.trace.ambient import ambient
+from fusekit.trace.entries import MISSING, SIMPLE, Entry
 from fusekit.trace.guards import Key
 from fusekit.trace.numbers import exactly
 from fusekit.trace.private import C
-from fusekit.trace.reach import MISSING, SIMPLE, Entry
 from fusekit.trace.recording import Argument, Capture, Recording
 from fusekit.trace.spans import Span, meeting
 
 Predicate = Callable[[Sequence[Any]], "list[torch.Tensor] | None"]
+_BUILTIN = (dict, list, collections.OrderedDict, collections.deque)  # empty and false are one
 _CHUNK = 40  # conditions of one `if`
 
 
@@ -76,14 +78,29 @@ class _Source:
                 self.lines.append(f"if {f'exactly(args[{k}])' if exact else f'args[{k}]'} != {value}: return None")
 
     def _getter(self, entry: Entry) -> str:
-        holder = self._name("holder", entry.holder)
-        if entry.how == "cell":
+        holder, how = self._name("holder", entry.holder), entry.how
+        if how == "cell":
             return f"{holder}.cell_contents"
-        if entry.how == "len":
-            return f"len({holder})"
-        if entry.how == "attr":
+        if how == "attr":
             return f"{holder}.{entry.key}"
-        return f"{holder}[{self._name('key', entry.key)}]"
+        key = self._name("key", entry.key)
+        return f"{holder}.__dict__[{key}]" if how == "class" else f"{holder}[{key}]"
+
+    def _test(self, entry: Entry, value: Any) -> str:
+        """Is at a place what is there now?"""
+        holder, how = entry.holder, entry.how
+        if how in ("len", "keys") and not holder and type(holder) in _BUILTIN:
+            return f"not {self._name('holder', holder)}"
+        if how == "len":
+            return f"len({self._name('holder', holder)}) == {value}"
+        if how == "keys" and all(type(key) is str for key in value):
+            return f"[*{self._name('holder', holder)}] == {self._name('value', list(value))}"
+        if how in ("keys", "contents"):
+            return f"{self._name('read', entry.read)}() == {self._name('value', value)}"
+        if how == "absent":
+            where = f"{self._name('holder', holder)}{'.__dict__' if isinstance(holder, type) else ''}"
+            return f"{self._name('key', entry.key)} {'not ' if value else ''}in {where}"
+        return f"{self._getter(entry)} is {self._name('value', value)}"
 
     def _captured(self, number: int, entry: Entry) -> str:
         """The name of a captured tensor: a place must still hold the very object."""
@@ -100,8 +117,8 @@ class _Source:
         for entry in entries:
             value = entry.read()
             self.is_whole &= value is not MISSING
-            test = "==" if entry.how == "len" else "is"
-            conditions.append(f"{self._getter(entry)} {test} {self._name('value', value)}")
+            if value is not MISSING:
+                conditions.append(self._test(entry, value))
         for k in range(0, len(conditions), _CHUNK):
             self.lines.append(f"if not ({' and '.join(conditions[k : k + _CHUNK])}): return None")
 

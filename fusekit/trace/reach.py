@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from fusekit.errors import UnsupportedError
+from fusekit.ir import Origin
 from fusekit.trace.effects import Contents
-from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_large
+from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_unguarded
 
 __all__ = ["MISSING", "SIMPLE", "Entry", "Reach", "code_names", "is_foreign", "names_of"]
 
@@ -78,9 +79,9 @@ class Reach:
         while self._queue and len(self.entries) < _LIMIT:
             self._expand(self._queue.popleft())
 
-    def guards(self, names: frozenset[str], wide: bool) -> list[Entry]:
+    def guards(self, names: frozenset[str], wide: bool, where: Origin | None = None) -> list[Entry]:
         """Entries whose value the executed code may have read. ``names`` are those the executed code mentions;
-        ``wide``: it made names at run time. Raises UnsupportedError for a value that no key can compare."""
+        ``wide``: it made names at run time. Raises UnsupportedError, at ``where``, for what no key can compare."""
         reached = self._reached
         for entry in self.entries:  # parents come first
             own = wide or not entry.named or entry.key in names
@@ -90,8 +91,9 @@ class Reach:
             if parent is None or reached[parent]:
                 found += _lookups(value, path, parent, names, wide)
         if any(visit.parent is None or reached[visit.parent] for visit in self._queue):
-            raise UnsupportedError(f"the function reaches more than {_LIMIT} Python values", None, "pass them as tensors")
-        refuse_large(found)
+            what = f"the function reaches more than {_LIMIT} Python values, which"
+            raise UnsupportedError(what, where, "pass them in a tensor")
+        refuse_unguarded(found, where)
         return found
 
     def iterators(self) -> list[str]:
@@ -101,6 +103,12 @@ class Reach:
     def paths(self, t: torch.Tensor) -> Sequence[Entry]:
         """The named paths of a tensor (after ``guards``): those the executed code can have taken."""
         return [entry for entry in self.tensors.get(id(t), ()) if self._reached[entry]]
+
+    def watch_tensor(self, t: torch.Tensor, path: str) -> None:
+        """Its Python attributes are put back."""
+        if id(t) not in self._seen:
+            self._seen[id(t)] = t
+            self.contents.watch(t.__dict__, f"the attributes of {path}")
 
     # ---- the walk
 
@@ -114,6 +122,7 @@ class Reach:
     def _visit(self, visit: _Visit) -> None:
         value, entry = visit.value, visit.parent
         if isinstance(value, torch.Tensor):
+            self.watch_tensor(value, visit.path)
             if entry is not None:
                 self.tensors.setdefault(id(value), []).append(entry)
             if value.is_leaf and value.grad is not None:
@@ -231,17 +240,15 @@ class Reach:
                 continue
             path = f"{at.path}.{name}"
             self._add(at, "class", cls, name, value, path, not special)
-            under = [value.fget, value.fset] if isinstance(value, property) else [getattr(value, "__func__", None)]
-            for fn in under:
+            for fn in _underlying(value):
                 self._visit(_Visit(fn, path, at.parent, at.names))
 
     def _instance(self, at: _Visit, value: Any) -> None:
-        home = type(value).__module__
-        if isinstance(getattr(value, "__wrapped__", None), types.FunctionType):  # functools.lru_cache
+        if isinstance(value, functools._lru_cache_wrapper):
             self._visit(_Visit(value.__wrapped__, at.path, at.parent, at.names))
             self.contents.watch_cache(value, at.path)
         self.contents.watch_random(value, at.path)
-        if not isinstance(value, (torch.nn.Module, *_HOLDERS)) and is_foreign(home) and not home.startswith("torch.optim"):
+        if not _is_walked(value):
             return
         if not isinstance(value, types.SimpleNamespace):
             self.entries.append(fact("attr", value, "__class__", f"the class of {at.path}", at.parent))
@@ -262,6 +269,20 @@ class Reach:
             self._visit(_Visit(cls, cls.__name__, at.parent, at.names))
 
 
+def _is_walked(value: Any) -> bool:
+    home = type(value).__module__
+    return not is_foreign(home) or home.startswith("torch.optim") or isinstance(value, (torch.nn.Module, *_HOLDERS))
+
+
+def _underlying(value: Any) -> tuple[Any, ...]:
+    """The functions that a descriptor of a class runs."""
+    if isinstance(value, property):
+        return value.fget, value.fset
+    if isinstance(value, functools.cached_property):
+        return (value.func,)
+    return (value.__func__,) if isinstance(value, (staticmethod, classmethod)) else ()
+
+
 def _slots(cls: type) -> tuple[str, ...]:
     """Names under which slots are read: private ones are mangled."""
     if is_foreign(cls.__module__):
@@ -273,7 +294,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 def _lookups(value: Any, path: str, parent: Entry | None, names: frozenset[str], wide: bool) -> Iterator[Entry]:
     """What must stay absent, so that attributes are still found where they were found."""
-    if isinstance(value, types.ModuleType):
+    if isinstance(value, types.ModuleType) or (wide and isinstance(value, type)):
         if wide:
             yield fact("contents", value, None, f"the names of {path}", parent)
         return

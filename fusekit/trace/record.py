@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,15 +20,17 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
 
 from fusekit.errors import UnsupportedError
+from fusekit.ir import Origin
 from fusekit.trace import naming, refusals
 from fusekit.trace.ambient import ambient
 from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
+from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.graph_of import PLAIN, graph_of
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
-from fusekit.trace.reach import SIMPLE, Entry, Reach, code_names
+from fusekit.trace.reach import Reach, code_names
 from fusekit.trace.recorder import NEEDS_DATA, Recorder
 from fusekit.trace.recording import Argument, Capture, Constant, Output, Recording, Source
 from fusekit.trace.swap import Swap
@@ -49,6 +52,9 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     leaves = [(keystr(path), leaf) for path, leaf in pairs]
     odd = [(path, x) for path, x in leaves if not isinstance(x, (torch.Tensor, torch.Generator, *SIMPLE))]
     reach = Reach(fn, [args, kwargs], odd)
+    for path, leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            reach.watch_tensor(leaf, f"argument {path}")
     recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__)
     names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
@@ -59,7 +65,9 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     arguments = set(recorder.swapped)
     generators = [leaf for _, leaf in leaves if isinstance(leaf, torch.Generator)]
     out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators)
-    guards = reach.guards(code_names(watcher.codes), watcher.is_wide)
+    names_read = code_names(watcher.codes)
+    guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
+    _refuse_attributes(leaves, names_read, line_of(fn))
     _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
     out_leaves, spec = tree_flatten(out)
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
@@ -83,6 +91,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
         program,
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
         recorder.swapped,
+        recorder.handles,
         tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
         codes=frozenset(watcher.codes),
         is_wide=watcher.is_wide,
@@ -237,6 +246,28 @@ def _refuse_gradients(recorder: Recorder, fn: Any) -> None:
         if fake.requires_grad != t.requires_grad or joined:
             what = "a caller's tensor would become part of the autograd graph"
             raise UnsupportedError(what, line_of(fn), refusals.OR_NO_GRAD)
+
+
+def _guards(
+    reach: Reach, recorder: Recorder, watcher: Watcher, names_read: frozenset[str], where: Origin | None
+) -> list[Entry]:
+    """Tensors that took part are watched as such; any other must stay the object that it is, for its identity may
+    have been asked. (Gradients come and go.)"""
+    found = reach.guards(names_read, watcher.is_wide, where)
+    if watcher.reads_environ:
+        found.append(fact("contents", os.environ._data, None, "os.environ", None))  # pyright: ignore[reportAttributeAccessIssue]
+    tensors = [entry for entry in found if isinstance(entry.value, torch.Tensor)]
+    took_part = {entry for entry in tensors if id(entry.value) in recorder.swapped or entry.key == "grad"}
+    return [entry for entry in found if entry not in took_part]
+
+
+def _refuse_attributes(leaves: Leaves, names_read: frozenset[str], where: Origin | None) -> None:
+    """An argument's Python attributes are not in the key."""
+    for path, leaf in leaves:
+        read = names_read.intersection(leaf.__dict__) if isinstance(leaf, torch.Tensor) else ()
+        for name in sorted(read):
+            what = f"{name}, a Python attribute of the argument tensor {path},"
+            raise UnsupportedError(what, where, "pass it as an argument of its own")
 
 
 def _refuse_iterators(fn: Any, paths: Sequence[str]) -> None:

@@ -48,7 +48,9 @@ class Recorder(TorchDispatchMode):
         self.is_exact = False  # storages matter as such: as_strided, view(dtype)
         self.is_asking = False  # eager is being asked right now
         self.refused: UnsupportedError | None = None
-        self._real: dict[int, torch.Tensor] = {}
+        self.handles: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a handle -> (it, its fake)
+        self._of_handles: dict[int, int] = {}  # a handle's storage -> its id
+        self._real: dict[int, torch.Tensor] = {}  # id of a fake -> what the function holds for it
         self._numbers: dict[int, int] = {}
         self._storages: dict[int, int] = {}
         self._rooms: list[Room] = []
@@ -61,7 +63,9 @@ class Recorder(TorchDispatchMode):
         """The stand-in of a real tensor, made at its first use; ``where`` names it in a refusal (else: the line)."""
         if isinstance(t, FakeTensor):
             return t
-        found = self.swapped.get(id(t))
+        found = self.swapped.get(id(t)) or self.handles.get(id(t))
+        if found is None and t.untyped_storage()._cdata in self._of_handles:
+            return self._parameter(t)
         if found is None:
             with _disable_current_modes(), torch._C.DisableTorchFunction(), self.watch_refusals():
                 refusals.refuse_tensor(t, where or self.where())
@@ -71,11 +75,40 @@ class Recorder(TorchDispatchMode):
             self._real[id(fake)] = t
             self._storage_of(fake, t.untyped_storage())
             self.ref(fake)
+        elif found[0].requires_grad and not found[1].requires_grad and id(t) in self.handles:
+            what = "a result of an autograd.Function that requires grad"
+            with self.watch_refusals():
+                raise UnsupportedError(what, where or self.where(), refusals.OR_NO_GRAD)
         return found[1]
 
+    def _parameter(self, t: torch.Tensor) -> torch.Tensor:
+        """The stand-in of what C++ made of a handle: ``nn.Parameter(y)`` is no torch function."""
+        handle, base = self.handles[self._of_handles[t.untyped_storage()._cdata]]
+        with self.watch_refusals():
+            if t.shape != handle.shape or t.dtype != handle.dtype:
+                raise UnsupportedError("a view made past torch's Python functions", self.where())
+        fake = base.detach().requires_grad_(t.requires_grad)
+        self._real[id(fake)] = t
+        self.handles[id(t)] = (t, fake)
+        return fake
+
     def real(self, t: torch.Tensor) -> torch.Tensor:
-        """The caller's tensor behind a stand-in; any other tensor is returned as it is."""
+        """What the function holds for a stand-in: the caller's tensor, or a handle, a plain tensor of no data.
+
+        The stand-ins themselves stay inside: they are of a subclass, and Python tries ``y < x`` for ``x > y`` where
+        ``y`` is of a subclass of ``type(x)``; ``type(y)`` would tell as well.
+        """
+        if id(t) not in self._real and isinstance(t, FakeTensor):
+            with _disable_current_modes(), torch._C.DisableTorchFunction():
+                handle = torch.empty((), dtype=t.dtype, device=t.device).expand(t.shape)
+            self._real[id(t)] = handle
+            self.handles[id(handle)] = (handle, t)
+            self._of_handles[handle.untyped_storage()._cdata] = id(handle)
         return self._real.get(id(t), t)
+
+    def is_callers(self, t: Any) -> bool:
+        """A tensor that the function did not make."""
+        return isinstance(t, torch.Tensor) and not isinstance(t, FakeTensor) and id(t) not in self.handles
 
     # ---- numbers of objects and storages
 
@@ -139,9 +172,8 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         with self.watch_refusals():
-            if func._schema.name in refusals.STORAGE_CHANGING:
-                what = f"{base_name(func)}() changes what a tensor's storage is"
-                raise UnsupportedError(what, self.where(), "make a new tensor instead")
+            refusals.refuse_op(func, self.where)
+            self._refuse_past(func, args, kwargs)
             self._raise_as_eager(func, args, kwargs)
             if func.namespace in ("prim", "profiler") or func in _UNRECORDED:
                 return self._run(func, args, kwargs)
@@ -194,6 +226,12 @@ class Recorder(TorchDispatchMode):
             count = sum(ref.symbol.startswith("object:") for _, ref in self.objects.values())
             self.objects[key] = (value, ObjectRef(symbol or f"object:{count}"))
         return self.objects[key][1]
+
+    def _refuse_past(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What the function holds comes here only past the function mode."""
+        if any(id(t) in self.handles or id(t) in self.swapped for t in tensors_in([list(args), kwargs])):
+            what = f"{func} was called past torch's Python functions (by TorchScript?)"
+            raise UnsupportedError(what, self.where(), "call the Python function instead")
 
     # ---- eager's errors, and ours
 
@@ -255,7 +293,9 @@ class Recorder(TorchDispatchMode):
             if t.layout != torch.strided:
                 raise UnsupportedError(f"{func} makes a {t.layout} tensor", self.where(), "keep to dense tensors")
             if not isinstance(t, FakeTensor):
-                raise UnsupportedError(f"{func} made a real tensor", self.where())
+                is_shared = func is aten.lift_fresh.default  # from_numpy() is no torch function
+                what = "from_numpy() shares memory with an array" if is_shared else f"{func} made a real tensor"
+                raise UnsupportedError(what, self.where(), refusals.USE_TENSOR if is_shared else None)
             if t.dtype not in FROM_TORCH:
                 raise UnsupportedError(f"{func} makes a tensor of {t.dtype}", self.where())
             if t.is_conj() or t.is_neg():

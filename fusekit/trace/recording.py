@@ -85,6 +85,7 @@ class Recording:
     program: Program
     script: tuple[TorchCall, ...] = field(repr=False)
     fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # id of a real tensor -> (it, its fake)
+    handles: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # what stood for results -> their fakes
     out_fakes: tuple[Any, ...] = field(repr=False)  # the stand-in of each output leaf that is a tensor
     parameters: tuple[int, ...] = ()
     sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter

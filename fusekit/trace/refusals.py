@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch._ops import OpOverload
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
 from fusekit.trace.private import C, TensorClass
+from fusekit.trace.schema import base_name
 
 USE_COMPILE = 'use torch.compile(fn, backend="fusekit")'
 OR_NO_GRAD = f"{USE_COMPILE}, or call under torch.no_grad()"
@@ -25,6 +29,13 @@ FORBIDDEN = {
     Tensor.__dlpack__: ("DLPack shares memory with another library", None),
     Tensor.register_hook: ("tensor hooks run Python at gradient time", USE_COMPILE),
     Tensor.backward: ("backward()", USE_COMPILE),
+    Tensor.__repr__: ("printing or formatting a tensor reads its data", OFF_DATA),
+    Tensor.__format__: ("printing or formatting a tensor reads its data", OFF_DATA),
+    Tensor.__deepcopy__: ("copy.deepcopy() of a tensor", "use clone()"),
+    Tensor.__reduce_ex__: ("copy.copy() or pickling of a tensor", "use view_as(x), or clone()"),
+    Tensor.apply_: ("apply_() runs Python for each element", "use torch functions"),
+    Tensor.map_: ("map_() runs Python for each element", "use torch functions"),
+    Tensor.map2_: ("map2_() runs Python for each element", "use torch functions"),
     Tensor.share_memory_: ("share_memory_() moves a tensor's storage", None),
 }
 
@@ -36,8 +47,27 @@ AUTOGRAD_STATE = {
     Tensor.retain_grad: "retain_grad()",
 }
 
+# those that share memory with another library where they are given its arrays
+SHARING = (torch.from_numpy, torch.as_tensor, torch.asarray, torch.frombuffer)
+USE_TENSOR = "make the tensor outside the function, or copy with torch.tensor()"
+
 STORAGE_CHANGING = ("aten::set_", "aten::resize_", "aten::resize_as_")
+# fakes answer these with ordinary tensors
+_QUANTIZING = (
+    "quantize_per_", "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_make_per_tensor_quantized",
+    "_make_per_channel_quantized",
+)  # fmt: skip
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def refuse_op(func: OpOverload, where: Callable[[], Origin | str | None]) -> None:
+    """Raise for an op that no recording takes: it changes what a storage is, or makes a quantized tensor."""
+    space, name = func._schema.name.split("::")
+    if func._schema.name in STORAGE_CHANGING:
+        what = f"{base_name(func)}() changes what a tensor's storage is"
+        raise UnsupportedError(what, where(), "make a new tensor instead")
+    if space == "quantized" or name.startswith(_QUANTIZING):
+        raise UnsupportedError(f"a quantized tensor, of {name}()", where(), "keep quantization outside of the function")
 
 
 def refuse_tensor(t: torch.Tensor, where: Origin | str | None) -> None:

@@ -97,6 +97,8 @@ class Script:
         """Did only code run whose reads the recording's guards know, and nothing that no recording may stand for?"""
         if watcher.unrepeatable or watcher.reseeded or (watcher.is_wide and not self.recording.is_wide):
             return False
+        if watcher.reads_environ and not self.recording.is_wide:
+            return False
         return watcher.codes <= self.recording.codes | _OWN
 
     def _row(self, call: TorchCall) -> _Row:
@@ -121,9 +123,11 @@ class Script:
         return free
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, Any]]:
-        """(id of this call's tensor -> recorded token, id of a fake -> this call's tensor)."""
+        """(id of a tensor that the function holds -> recorded token, id of a fake -> what the function holds)."""
         leaves = tree_leaves((tuple(args), dict(kwargs)))
-        tokens, objects = {}, {}
+        held = self.recording.handles.values()
+        tokens: dict[int, int] = {id(handle): id(fake) for handle, fake in held}
+        objects: dict[int, Any] = {id(fake): handle for handle, fake in held}
         # inputs and fakes were both written down in the order of first use
         for source, (key, (_, fake)) in zip(self.recording.inputs, self.recording.fakes.items(), strict=False):
             now: Any = None

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
+from fusekit.trace.entries import BUFFERS, is_array
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.private import C, TensorClass
 from fusekit.trace.recorder import Recorder
@@ -63,7 +63,10 @@ class Swap(TorchFunctionMode):
         if func in refusals.FORBIDDEN:
             what, fix = refusals.FORBIDDEN[func]
             raise UnsupportedError(what, recorder.where(), fix)
-        on_callers = bool(args) and isinstance(args[0], torch.Tensor) and not isinstance(args[0], FakeTensor)
+        if func in refusals.SHARING and args and (is_array(args[0]) or isinstance(args[0], BUFFERS)):
+            what = f"{func.__name__}() shares memory with a {type(args[0]).__name__}"
+            raise UnsupportedError(what, recorder.where(), refusals.USE_TENSOR)
+        on_callers = bool(args) and recorder.is_callers(args[0])
         if func in refusals.AUTOGRAD_STATE and on_callers:
             what = f"{refusals.AUTOGRAD_STATE[func]} on an argument or captured tensor"
             raise UnsupportedError(what, recorder.where(), refusals.USE_COMPILE)

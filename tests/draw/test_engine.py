@@ -7,9 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from fusekit import doctor
 from fusekit.draw import engine
 from fusekit.draw.engine import LayoutError, Worker, engine_mend, engine_name, lay_out
 
@@ -63,7 +65,7 @@ def test_worker_that_dies_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch, 
     answers = [lay_out(DOT, 5) for _ in range(engine.STARTS + 2)]
     assert all(laid.engine == "plain" for laid in answers)
     assert dying.starts == engine.STARTS and f"died {engine.STARTS} times" in answers[-1].why[0]
-    assert engine_name() == "plain" and engine_mend() == engine.MEND
+    assert engine_name() == "plain" and engine_mend() == engine.REINSTALL
 
 
 def test_killed_worker_starts_anew(worker: Worker) -> None:
@@ -136,3 +138,33 @@ def test_program_that_hangs_is_ended_in_time(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(engine, "_shared", None)
     monkeypatch.setattr(engine.shutil, "which", lambda name: str(fake))
     assert lay_out(DOT, 0.3).why[1] == "dot: no layout in time"
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("no libcgraph"), ValueError("pygraphviz.__spec__ is None"), RuntimeError()]
+)
+def test_wheel_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch, no_dot: None, error: Exception) -> None:
+    def find(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "find_spec", find)
+    laid = lay_out(DOT)
+    assert laid.engine == "plain" and "is broken" in laid.why[0] and engine.REINSTALL in laid.why[0]
+    assert engine_mend() == engine.REINSTALL
+    (finding,) = doctor._layout_engine()
+    assert finding.mark == "missing" and "--force-reinstall pygraphviz" in (finding.mend or "")
+
+
+def test_wheel_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, no_dot: None, tmp_path: Path) -> None:
+    (tmp_path / "pygraphviz.py").write_text("raise ImportError('libcgraph.so.6: cannot open shared object file')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = Worker(engine._command())
+    monkeypatch.setattr(engine, "_shared", own)
+    laid = lay_out(DOT)
+    own.stop()
+    assert laid.svg is None and "libcgraph" in laid.why[0]
+
+
+def test_wheel_that_is_not_there_is_installed(monkeypatch: pytest.MonkeyPatch, no_dot: None) -> None:
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    assert engine_mend() == engine.MEND

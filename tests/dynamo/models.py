@@ -77,7 +77,7 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
 # eps: some gradients are zero but for rounding (a key's bias), which Adam would blow up
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, eps=1e-4),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, eps=1e-2),
 }
 
 

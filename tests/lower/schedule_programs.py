@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from random import Random
 
 import torch
@@ -17,6 +18,8 @@ from fusekit.ir import Graph
 from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.passes import AliasGroups, Functionalize, SegmentOps
 from fusekit.run.compile import plain_kernel
+from fusekit.run.cuda.kernel import as_cuda
+from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import execute, make_plan
 from fusekit.schedule import Schedule
 from fusekit.testing.schedules import random_schedule
@@ -129,7 +132,7 @@ def recorded(name: str, sizes: int) -> Recorded:
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of one random schedule: "right", "wrong" or why it was refused."""
+    """What became of one random schedule: "right", "wrong", "too large" or why it was refused."""
 
     seed: int
     program: str
@@ -138,8 +141,15 @@ class Trial:
     outcome: str
 
 
-def trial(seed: int) -> Trial:
-    """A random schedule for every segment of a random program, run as plain Python and held against the interpreter."""
+MOST_THREADS, MOST_TEXT = 600, 15_000
+Kernels = dict[NodeId, Kernel]
+
+
+def trial(seed: int, target: str) -> Trial:
+    """A random schedule for every segment of a random program, run and held against the interpreter.
+
+    Kernels for the CPU run as plain Python, those for CUDA on the simulator.
+    """
     random = Random(seed)
     program = recorded(random.choice(list(PROGRAMS)), random.randrange(12))
     ordered = random.random() < 0.7
@@ -151,27 +161,38 @@ def trial(seed: int) -> Trial:
             if reference is None:
                 continue
             chosen.append(random_schedule(reference, random))
-            kernels[segment] = lower_segment(program.graph, segment, schedule=chosen[-1], ordered=ordered)
+            made = lower_segment(program.graph, segment, schedule=chosen[-1], target=target, ordered=ordered)  # type: ignore[arg-type]
+            kernels[segment] = made if target == "cpu" else as_cuda(made, program.graph)  # type: ignore[assignment]
     except (CannotLower, IllegalTransform) as refusal:
         return Trial(seed, program.name, tuple(chosen), (), f"refused: {_kind(refusal)}")
     sources = tuple(kernel.source for kernel in kernels.values())
-    same = _agrees(program, kernels, random)
+    if target == "cuda" and any(_is_large(kernel) for kernel in kernels.values()):
+        return Trial(seed, program.name, tuple(chosen), sources, "too large")
+    run = _plain(random) if target == "cpu" else simulated_kernel
+    same = _agrees(program, kernels, run)
     return Trial(seed, program.name, tuple(chosen), sources, "right" if same else "wrong")
 
 
+def _is_large(kernel: Kernel) -> bool:
+    grid, block = kernel.launch  # type: ignore[attr-defined]
+    return prod(grid) * prod(block) > MOST_THREADS or len(kernel.source) > MOST_TEXT
+
+
 def _kind(refusal: Exception) -> str:
-    """The refusal without its names and numbers."""
-    text = refusal.what if isinstance(refusal, (CannotLower, IllegalTransform)) else str(refusal)
-    return " ".join(word for word in text.split() if not any(c in word for c in "^%#[]0123456789"))
+    """The refusal without its names, places and numbers."""
+    assert isinstance(refusal, (CannotLower, IllegalTransform))
+    words = refusal.what.split(" at ")[0].split()
+    return " ".join(word for word in words if not any(c in word for c in "^%#[]0123456789") and len(word) > 2)
 
 
-def _agrees(program: Recorded, kernels: dict[NodeId, Kernel], random: Random) -> bool:
+def _plain(random: Random) -> Callable[[Kernel], Callable[..., None]]:
+    """Runs a kernel as Python; every other time the loops of one that needs no order run in a random one."""
     shuffle = random.randrange(1 << 20)
+    return lambda kernel: plain_kernel(kernel, shuffle if kernel.order == "any" and shuffle % 2 else None)
 
-    def compile(kernel: Kernel) -> Callable[..., None]:
-        return plain_kernel(kernel, shuffle if kernel.order == "any" and shuffle % 2 else None)
 
-    plan = make_plan(program.graph, kernels, compile, lambda kernel: kernel.copies, program.recording.graph)
+def _agrees(program: Recorded, kernels: Kernels, run: Callable[..., Callable[..., None]]) -> bool:
+    plan = make_plan(program.graph, kernels, run, program.recording.graph)
     ours, theirs = ([t.clone() for t in program.args] for _ in range(2))
     with torch.no_grad():
         want = run_recording(program.recording, program.graph, theirs)

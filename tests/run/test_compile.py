@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def _graph(by: int = 1) -> Graph:
     x = s.fresh((40,), name="x")
     s.store(s.add(s.load(x), by), x)
     return s.finish()
+
+
+_CHECK = """
+from tests.run.test_compile import _graph
+from tests.lower.sketch import check
+check(_graph(), how=('compiled',))
+"""
 
 
 def _kernel(by: int = 1) -> Kernel:
@@ -92,13 +100,34 @@ def test_another_process_finds_the_code(root: Path, folder: Path) -> None:
     kernel = lower_segment(graph, stores(graph))
     compiler.compile_kernel(kernel)
     before = sorted(folder.rglob("*.nb?"))
-    script = (
-        "from tests.run.test_compile import _graph\n"
-        "from tests.lower.sketch import check\n"
-        "check(_graph(), how=('compiled',))\n"
-    )
-    subprocess.run([sys.executable, "-c", script], cwd=root, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", _CHECK], cwd=root, check=True, timeout=60)
     assert sorted(folder.rglob("*.nb?")) == before
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"garbage" * 40, lambda data: data[: len(data) // 2], lambda data: b""]
+)
+def test_damaged_machine_code_is_made_anew(
+    folder: Path, root: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damage: Callable[[bytes], bytes]
+) -> None:
+    compiler.compile_kernel(_kernel())
+    (path,) = folder.rglob(f"*.{kind}")
+    path.write_bytes(damage(path.read_bytes()))
+    monkeypatch.setattr(compiler, "_COMPILED", {})
+    check(_graph(), how=("compiled",))
+    before = {file: file.stat().st_mtime_ns for file in folder.rglob("*.nb?")}
+    monkeypatch.setattr(compiler, "_COMPILED", {})
+    check(_graph(), how=("compiled",))
+    assert before == {file: file.stat().st_mtime_ns for file in folder.rglob("*.nb?")}  # mended once, then found
+
+
+def test_two_processes_mend_one_entry(folder: Path, root: Path) -> None:
+    compiler.compile_kernel(_kernel())
+    for path in folder.rglob("*.nb?"):
+        path.write_bytes(b"garbage")
+    running = [subprocess.Popen([sys.executable, "-c", _CHECK], cwd=root) for _ in range(2)]
+    assert [process.wait(120) for process in running] == [0, 0]
 
 
 def test_plain_needs_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ class Param:
 @dataclass(frozen=True)
 class Kernel:
     params: tuple[Param, ...]
+    copies: int = 1
 
 
 TEXT = """graph f {
@@ -61,7 +62,7 @@ def multiply(a: int, t: int, factor: float) -> None:
 
 
 def test_a_plan_runs_again_and_again() -> None:
-    plan = make_plan(parse(TEXT), {NodeId("$0"): KERNEL}, lambda kernel: multiply, lambda kernel: 1)
+    plan = make_plan(parse(TEXT), {NodeId("$0"): KERNEL}, lambda kernel: multiply)
     assert plan.counts == LastRun(kernels=1, extern_calls=1, copies=1)
     for factor in (2.0, 3.0):
         x = torch.arange(4.0)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def _small_kernels_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fusekit.lower.kernel.PARALLEL_FROM", 1)
+    monkeypatch.setattr("fusekit.schedule.base.SMALL", 1)
 
 
 def _graph(shift: int = 0) -> Graph:

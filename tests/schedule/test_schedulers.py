@@ -35,7 +35,7 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      "parallelize(BIDx, SERIAL)",
      "split(1, 4).split(1, 256).split(1, 4).parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE)"),
     ("column sum", lambda: samples.total((256, 4096), (0,)), "reduction",
-     "reorder(1, 0).parallelize(BIDx, SERIAL)",
+     "reorder(1, 0).split(0, 512).reorder(0, 2, 1).parallelize(BIDx, SERIAL, SERIAL)",
      ("reorder(1, 0).split(0, 4).split(0, 32).split(3, 8).split(3, 4).split(3, 8).reorder(0, 3, 4, 5, 6, 1, 2)"
       ".parallelize(BIDx, BIDy, SERIAL, UNROLL, TIDy, TIDx, VECTORIZE)")),
     ("full sum", lambda: samples.total((1024, 1024), (0, 1)), "reduction",
@@ -55,7 +55,7 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      "parallelize(BIDx, SERIAL)",
      "split(1, 4).split(1, 1024).parallelize(BIDx, SERIAL, TIDx, VECTORIZE).persist()"),
     ("softmax of columns", lambda: samples.softmax((64, 4096), (0,)), "persistent",
-     "reorder(1, 0).parallelize(BIDx, SERIAL)",
+     "reorder(1, 0).split(0, 512).reorder(0, 2, 1).parallelize(BIDx, SERIAL, SERIAL)",
      "reorder(1, 0).split(0, 32).split(2, 8).reorder(0, 2, 3, 1).parallelize(BIDx, SERIAL, TIDy, TIDx).persist()"),
     ("channels", lambda: samples.softmax((8, 16, 32, 32), (0, 2, 3)), "persistent",
      "reorder(1, 0, 2, 3).merge(2).parallelize(BIDx, SERIAL, SERIAL)",

@@ -30,7 +30,7 @@ DEFAULT_CC = (9, 0)
 """The compute capability that PTX is shown for where there is no device."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CudaKernel(Kernel):
     """``graph`` is what it was lowered from: the text for memory that starts anywhere is printed when first needed.
     ``values``: memory of the CPU that is passed as the number that it holds.
@@ -238,7 +238,7 @@ class _Call:
         """Copies on the current stream; each is given as the address that its block would have."""
         out: list[int] = []
         for one in self.copies:
-            room = torch.empty(one.size + ALIGNED, dtype=torch.uint8, device=torch.device("cuda", self.device))
+            room = _room(one.size + ALIGNED, self.device)
             keep.append(room)
             source = int(args[one.source]) + one.first
             target = room.data_ptr() + one.first % ALIGNED
@@ -256,6 +256,10 @@ class _Call:
             scratch.counters(self.device, self.scratch.counters),
         ]
         return [tensor.data_ptr() for tensor in keep[-2:]]
+
+
+def _room(size: int, device: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, device=torch.device("cuda", device))
 
 
 def is_aligned(args: Sequence[int | float], addresses: Sequence[int]) -> bool:

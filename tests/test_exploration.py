@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import fusekit as fk
-from fusekit.errors import FusekitError, TextSyntaxError, UnsupportedError
+from fusekit import pipeline
+from fusekit.errors import CannotLower, FusekitError, TextSyntaxError, UnsupportedError
+from fusekit.run.plan import LastRun
 
 P = fk.PIPELINE
 
@@ -181,6 +183,19 @@ def test_passes_out_of_place(passes: tuple[object, ...], says: str) -> None:
 def test_what_is_no_pass() -> None:
     with pytest.raises(FusekitError, match="is no pass"):
         fk.Options(passes=(3,))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_refused_kernel_is_counted_as_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise CannotLower("a test says no")
+
+    monkeypatch.setattr(pipeline, "lower_segment", refuse)
+    compiled = fk.jit(lambda a: (a * 2).sin() + 1)
+    assert torch.equal(compiled(torch.zeros(5)), torch.ones(5))
+    (x,) = compiled.explorations()
+    assert compiled.last_run == LastRun(0, 3, 2)  # mul, sin and add; a load and a store
+    assert (x.summary().kernels, x.summary().extern_calls, x.summary().copies) == (0, 3, 2)
+    assert x.segments[0].refused == "a test says no" and "a test says no" in repr(x)
 
 
 # ---- names that have no meaning yet

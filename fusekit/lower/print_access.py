@@ -160,12 +160,6 @@ class AccessPrinter(Printer):
         for lane, form in self.pieces(store.at, count):
             self.put(f"{word}({store.tile}, {self.form(form)}, {part_of(store.value, lane, count, self.count)})")
 
-    def lane_forms(self, form: Form, lanes: bool) -> list[tuple[int | None, str]]:
-        """(lane, text of the position there); of a scalar only one, without a lane."""
-        if not lanes:
-            return [(None, self.form(form))]
-        return [(lane, self.form(at)) for lane, at in self.pieces(form, 1)]
-
 
 def _tail(dtype: DType, count: int) -> str:
     return f"{dtype}x{count}" if count > 1 else str(dtype)

@@ -8,7 +8,7 @@ and the last one to come reads them all, in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fusekit.dtypes import I32, I64, DType
@@ -78,23 +78,61 @@ def _plus(k: int) -> str:
     return f" + {k}" if k else ""
 
 
+@dataclass(frozen=True)
+class Grid:
+    """One combine over blocks: the axes of the grid that it folds and those that it keeps, and the threads of a block
+    that have results of their own (``shared``: the others, which had parts of the same result)."""
+
+    folded: tuple[LaunchAxis, ...]
+    kept: tuple[LaunchAxis, ...]
+    threads: tuple[LaunchAxis, ...]
+    shared: tuple[LaunchAxis, ...]
+    lanes: int
+
+    @staticmethod
+    def of(program: Program, combine: Combine) -> Grid:
+        before = (s for s in walk(program.body) if isinstance(s, Combine) and s.over == "threads")
+        shared = next((s.axes for s in before if s.name == combine.name), ())
+        kept = tuple(a for a in program.axes if a.parallel.is_block and a not in combine.axes)
+        threads = tuple(a for a in program.axes if a.parallel.is_thread and a not in shared)
+        lanes = program.lanes.extent if combine.lanes and program.lanes else 0
+        return Grid(combine.axes, kept, threads, shared, lanes)
+
+    @property
+    def results(self) -> int:
+        """Partial results in all: every block of the grid has one for each thread and lane."""
+        return linear(self.folded)[1] * linear(self.kept)[1] * linear(self.threads)[1] * max(self.lanes, 1)
+
+    def place(self, block: str) -> str:
+        """The number of a thread's vector in scratch memory; ``block``: of the block among those that are folded.
+
+        No two threads of a grid have the same one, also where a bound keeps them from having an element.
+        """
+        (thread, threads), (kept, _), (_, blocks) = map(linear, (self.threads, self.kept, self.folded))
+        number = block if kept == "0" else f"{block} + {times(blocks, kept)}"
+        return times(threads, number) if thread == "0" else f"{thread} + {times(threads, number)}"
+
+
 def scratch_of(program: Program) -> Scratch:
     """What the program's combines over blocks need."""
     combines = [s for s in walk(program.body) if isinstance(s, Combine) and s.over == "blocks"]
     if not combines:
         return Scratch()
-    kept = [axis for axis in program.axes if axis.parallel.is_block and axis not in combines[0].axes]
-    return Scratch(_starts(combines)[-1], linear(kept)[1])
+    return Scratch(_starts(program, combines)[-1], linear(Grid.of(program, combines[0]).kept)[1])
 
 
-def _starts(combines: Sequence[Combine]) -> list[int]:
+def _starts(program: Program, combines: Sequence[Combine]) -> list[int]:
     """Where the partial results of each begin, in bytes; the last number is the end."""
     starts = [0]
     for combine in combines:
-        each = carried(combine.dtype).width + (I64.width if combine.fold.is_arg else 0)
-        size = combine.size * linear(combine.axes)[1]
-        starts.append(starts[-1] + (size * each + 63) // 16 * 16)
+        results = Grid.of(program, combine).results
+        parts = [carried(combine.dtype), *([I64] if combine.fold.is_arg else [])]
+        starts.append(starts[-1] + sum(_padded(results * part.width) for part in parts))
     return starts
+
+
+def _padded(size: int) -> int:
+    return (size + WIDEST - 1) // WIDEST * WIDEST
 
 
 @dataclass
@@ -102,7 +140,6 @@ class Threads:
     """Prints the combines of one program."""
 
     printer: CudaPrinter
-    reduced: dict[str, tuple[LaunchAxis, ...]] = field(default_factory=dict[str, tuple[LaunchAxis, ...]])
 
     @property
     def block(self) -> list[LaunchAxis]:
@@ -112,7 +149,6 @@ class Threads:
 
     def combined(self, combine: Combine) -> list[str]:
         """The lines that give every thread the whole along the axes."""
-        self.reduced[combine.name] = combine.axes
         return self._across(self.printer.held_in(combine), combine.fold, list(combine.axes))
 
     def _across(self, held: Vector, fold: Fold, axes: list[LaunchAxis]) -> list[str]:
@@ -232,53 +268,43 @@ class Threads:
 
     def finished(self, combines: Sequence[Combine]) -> list[str]:
         """Partial results to memory; the last block goes on with all of them, the others return."""
-        axes = combines[0].axes
+        grid = Grid.of(self.printer.program, combines[0])
+        starts = _starts(self.printer.program, combines)
         lines: list[str] = []
-        starts = _starts(combines)
         for combine, start in zip(combines, starts, strict=False):
             lines += self._leave(combine, start)
-        _, blocks = linear(axes)
-        kept, _ = linear([a for a in self.printer.program.axes if a.parallel.is_block and a not in axes])
+        kept, _ = linear(grid.kept)
         counter = "counters" if kept == "0" else f"counters + {times(4, kept)}"
-        lines += [f"if not last_block({counter}, shared_memory(4), {blocks}):", "    return"]
+        lines += [f"if not last_block({counter}, shared_memory(4), {linear(grid.folded)[1]}):", "    return"]
         for combine, start in zip(combines, starts, strict=False):
             lines += self._gather(combine, start)
         return lines
 
     def _places(self, combine: Combine, start: int) -> list[tuple[str, str, DType]]:
         """(name, base, dtype) of what a block leaves."""
-        held, (_, blocks) = self.printer.held_in(combine), linear(combine.axes)
+        results = Grid.of(self.printer.program, combine).results
         out: list[tuple[str, str, DType]] = []
-        for name, dtype in held.parts:
-            out.append((name, f"partials + {start}" if start else "partials", dtype))
-            start += (blocks * combine.size * dtype.width + 15) // 16 * 16
+        for name, dtype in self.printer.held_in(combine).parts:
+            out.append((name, f"partials{_plus(start)}", dtype))
+            start += _padded(results * dtype.width)
         return out
 
     def _leave(self, combine: Combine, start: int) -> list[str]:
-        block, _ = linear(combine.axes)
+        grid = Grid.of(self.printer.program, combine)
+        at = grid.place(linear(grid.folded)[0])
         lines: list[str] = []
         for name, base, dtype in self._places(combine, start):
-            for lane, at in self.printer.lane_forms(combine.at, combine.lanes):
-                value = name if lane is None else f"{name}[{lane}]"
-                lines.append(f"store_{dtype}({base}, {times(combine.size, block)} + {at}, {value})")
-        first = [f"{axis.var.name} == 0" for axis in self.reduced.get(combine.name, ())]
+            lines += self._stores("store", base, at, name, dtype, grid.lanes)
+        first = [f"{axis.var.name} == 0" for axis in grid.shared]
         return [f"if {' and '.join(first)}:", *(f"    {line}" for line in lines)] if first else lines
 
     def _gather(self, combine: Combine, start: int) -> list[str]:
         """The threads that had a part of one result share the partial results of the blocks."""
-        held, fold = self.printer.held_in(combine), combine.fold
-        shared = self.reduced.get(combine.name, ())
-        mine, step = linear(shared)
-        _, blocks = linear(combine.axes)
+        held, fold, grid = self.printer.held_in(combine), combine.fold, Grid.of(self.printer.program, combine)
+        (mine, step), (_, blocks) = linear(grid.shared), linear(grid.folded)
         k = self.printer.fresh("k")
-        span = f"range({mine}, {blocks}, {step})" if shared else f"range({blocks})"
-        lines = [*self._start(held, fold), f"for {k} in {span}:"]
-        loads: list[str] = []
-        for _, base, dtype in self._places(combine, start):
-            texts = [
-                f"load_{dtype}({base}, {times(combine.size, k)} + {at})"
-                for _, at in self.printer.lane_forms(combine.at, combine.lanes)
-            ]
-            loads.append(f"({', '.join(texts)})" if combine.lanes else texts[0])
-        lines.append(f"    {self._join(held, fold, loads)}")
-        return lines + (self._across(held, fold, list(shared)) if shared else [])
+        span = f"range({mine}, {blocks}, {step})" if grid.shared else f"range({blocks})"
+        places = self._places(combine, start)
+        loads = [self._loads("load", base, grid.place(k), dtype, grid.lanes) for _, base, dtype in places]
+        lines = [*self._start(held, fold), f"for {k} in {span}:", f"    {self._join(held, fold, loads)}"]
+        return lines + (self._across(held, fold, list(grid.shared)) if grid.shared else [])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 
 from fusekit.dtypes import BOOL, I64, DType
+from fusekit.index import Form, loop_vars
 from fusekit.passes.build import Body, Build, count, dims_of, dtype_of, is_empty, shape_of, write
 from fusekit.passes.movement import Call, Rule, Write
 from fusekit.passes.values import Value
@@ -94,6 +95,29 @@ def _picked(kinds: Sequence[str], position: int = 1) -> Rule:
 
 def _as_it_is(kind: str, span: Span) -> Body:
     return lambda b, r: b.reduce(kind, r[0], span.dims, span.keep)
+
+
+def _extreme(b: Build, kind: str, x: Value, span: Span) -> Value:
+    """The largest or smallest, or where it is first: the least position that holds it, or NaN where there is one.
+
+    A kernel finds the least of positions in vectors, and a pair of extreme and position one element after the other.
+    """
+    if not kind.startswith("arg"):
+        return b.reduce(kind, x, span.dims, span.keep)
+    found = b("eq.Tensor", x, b.reduce(kind.removeprefix("arg"), x, span.dims))
+    if x.dtype.is_floating:
+        found = b("bitwise_or.Tensor", found, b("ne.Tensor", x, x))
+    at = _positions(b, x, span.dims)
+    return b.reduce("min", b.where(found, at, b.filled(at, span.size)), span.dims, span.keep)
+
+
+def _positions(b: Build, x: Value, dims: Sequence[int]) -> Value:
+    """The row-major number of an element among those that are reduced together; other dimensions have size 1."""
+    shape = tuple(n if k in dims else 1 for k, n in enumerate(x.shape))
+    flat = Form()
+    for form, n in zip(loop_vars(shape), shape, strict=True):
+        flat = flat * n + form
+    return b.values.window(b.values.iota(0, 1, count(x.shape, dims), I64), (flat,), shape)
 
 
 def _tested(kind: str) -> Rule:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, prod
 from typing import Protocol
 
 import numpy as np
 
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Layout
-from fusekit.lower.program import Program, Snapshot
+from fusekit.lower.program import For, If, Load, Program, Snapshot, Statement
 
 _CELLS = 1 << 24  # a block is counted exactly up to so many cells; above, a sum that no byte range can exceed
 
@@ -53,9 +53,10 @@ def traffic(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) 
 
 
 def moved_by(graph: Graph, segment: NodeId, kernel: HasSnapshots | None = None) -> Moved:
-    """What one launch moves: each byte that it loads once, each byte that it stores once; its snapshots twice.
+    """What one launch moves: each byte that a phase of it loads once, each byte that it stores once; its snapshots twice.
 
-    A library call reads its operands and writes those that its schema marks, and its results.
+    A phase is one innermost loop: what a later one loads again counts again, and what stays in registers does not. A
+    library call reads its operands and writes those that its schema marks, and its results.
     """
     reads, writes = _Regions(graph), _Regions(graph)
     for op in graph.members(segment):
@@ -64,7 +65,33 @@ def moved_by(graph: Graph, segment: NodeId, kernel: HasSnapshots | None = None) 
         for tensor in _written(graph, op):
             writes.add(tensor)
     kept = [s.last - s.first for s in kernel.program.body if isinstance(s, Snapshot)] if kernel else []
-    return Moved(reads.count(), writes.count(), 2 * sum(kept))
+    again = _loaded_again(graph, kernel.program) if kernel else 0
+    return Moved(reads.count() + again, writes.count(), 2 * sum(kept))
+
+
+def _loaded_again(graph: Graph, program: Program) -> int:
+    """Bytes that second and later phases load of what an earlier phase has loaded."""
+    phases: dict[NodeId, dict[int, int]] = {}  # load op -> phase -> bytes
+    for number, load in _phased(program.body, [0]):
+        steps = [v for v in load.address.free if not v.name.startswith("n")]
+        for op in load.ops:
+            place = graph.layout(graph.operands(op)[0])
+            size = min(prod(v.extent for v in steps) * load.dtype.width, _distinct(place))
+            mine = phases.setdefault(op, {})
+            mine[number] = max(mine.get(number, 0), size if steps else 0)
+    return sum(sum(mine.values()) - max(mine.values()) for mine in phases.values())
+
+
+def _phased(body: Iterable[Statement], count: list[int], phase: int = 0) -> Iterator[tuple[int, Load]]:
+    """Every load with the number of its phase; ``count`` gives out numbers."""
+    for statement in body:
+        if isinstance(statement, Load):
+            yield phase, statement
+        elif isinstance(statement, If):
+            yield from _phased(statement.body, count, phase)
+        elif isinstance(statement, For):
+            count[0] += 1
+            yield from _phased(statement.body, count, count[0])
 
 
 def bytes_least(graph: Graph) -> int:

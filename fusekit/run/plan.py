@@ -115,7 +115,9 @@ def make_plan(
         else:
             made = maker.without_kernel(segment)
             steps += made
-            counts[1] += len(made)
+            calls, moves = maker.launched(segment) if made else (0, 0)
+            counts[1] += calls
+            counts[2] += moves
         if segment in dying:
             steps.append(_release(dying[segment]))
         owners += [segment] * (len(steps) - len(owners))
@@ -156,6 +158,12 @@ class _Maker:
         stores = [op for op in ops if self.graph.op(op).target == "fk.store"]
         is_empty = all(self.graph.layout(self.graph.operands(op)[1]).numel == 0 for op in stores)
         return [] if is_empty else [self.interpreted(ops)]
+
+    def launched(self, segment: NodeId) -> tuple[int, int]:
+        """(library calls, copies) of a segment that runs without a kernel: each op is a call of torch's."""
+        targets = [self.graph.op(op).target for op in self.graph.members(segment)]
+        copies = sum(target in ("fk.load", "fk.store") for target in targets)
+        return len(targets) - copies, copies
 
     def _is_value_op(self, op: NodeId) -> bool:
         return self.graph.op(op).target.startswith("fk.") or any(map(self.graph.is_value, self.graph.results(op)))

@@ -30,14 +30,14 @@ def is_reshaping(name: str) -> bool:
 def is_suspicious(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """A writing op whose memory or dtypes eager may refuse, or an op whose fake checks no shapes or no numbers."""
     name = base_name(func)
-    if name in _UNCHECKED or _has_huge_number(args, kwargs):
+    if name in _UNCHECKED or _has_huge_number(args, kwargs) or type(kwargs.get("alpha")) is bool:
         return True
     if not func._schema.is_mutable or name in RESHAPING or name == "detach_":
         return False
     writes, reads = (list(tensors_in(values)) for values in operands(func, args, kwargs))
     may_refuse_itself = name in NEVER_OVERLAPPING or "out" in func._schema.overload_name
     for w in writes:
-        if is_expanded(_layout(w)) or (not w.dtype.is_floating_point and name not in ("fill_", "zero_", "copy_")):
+        if is_expanded(_layout(w)) or (not w.dtype.is_floating_point and name not in ("zero_", "copy_")):
             return True
         for r in reads:
             if (r.dtype != w.dtype and name != "copy_") or (r is w and may_refuse_itself):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.schema import base_name, bound
 
 LIMIT = 64 << 20  # bytes of storage that one question may allocate
 
@@ -46,41 +48,148 @@ def ask_eager(
     return zeros if zeros is not None and type(zeros) is type(ones) else Verdict.FINE
 
 
-_FUSED = frozenset((torch.Tag.pointwise, torch.Tag.core))  # what may run in a kernel of ours
-_missing: dict[Any, bool] = {}
+_SMALL = frozenset((torch.Tag.pointwise, torch.Tag.core))  # what may run in a kernel of ours
+_raises: dict[Any, Exception | None] = {}
+_strides: dict[Any, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None] = {}
+_KEPT = 1 << 14  # answers
 
 
-def lacks_kernel(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Has eager no kernel for these dtypes? (Fakes do not say; a fused kernel would compute on.)
-
-    Asked once for each overload and dtypes, of tensors of one element; other errors, of shapes say, do not count.
-    """
+def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
+    """What eager raises for these dtypes and numbers on tensors of one element: a reason to ask in full, since fakes do
+    not say, and a fused kernel would compute on. Asked once for each overload, dtypes and kinds of numbers."""
     tensors = list(tensors_in([list(args), dict(kwargs)]))
-    if not tensors or func._schema.is_mutable or not _FUSED.intersection(func.tags):
-        return False
-    scalars = tuple(type(value) for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor))
-    key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), scalars, kwargs.get("dtype"))
-    if key not in _missing:
+    if func._schema.is_mutable or not (is_filling(func) or (tensors and _may_depend(func, args, kwargs))):
+        return None
+    rest = [value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)]
+    key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), tuple(map(_kind, rest)), tuple(kwargs))
+    if key not in _raises:
 
         def one(t: torch.Tensor) -> torch.Tensor:
             return torch.ones((1,) * t.dim(), dtype=t.dtype, device=t.device)
 
+        if is_filling(func):
+            args = [[] if isinstance(value, (list, tuple)) else value for value in args]
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-            _missing[key] = _is_unimplemented(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
-    return _missing[key]
+            answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
+        _keep(_raises, key, answer if isinstance(answer, Exception) else None)
+    return _raises[key]
 
 
-def _is_unimplemented(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_filling(func: OpOverload) -> bool:
+    """Does the op make a tensor of one number? Eager's error is then the same for any size."""
+    return base_name(func) in ("full", "new_full", "scalar_tensor")
+
+
+def _may_depend(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """May a kernel of ours run it, or does it take a number where its schema has a scalar or a tensor?"""
+    if _SMALL.intersection(func.tags):
+        return True
+    numbers = [argument for argument, value in bound(func, args, kwargs) if type(value) in (bool, int, float)]
+    return any(str(argument.type) in ("number", "Optional[number]", "Tensor") for argument in numbers)
+
+
+def _kind(value: Any) -> Any:
+    """Values of one kind are all too large for a dtype, or none is."""
+    if type(value) is int:
+        return int, value < 0, (value if value >= 0 else ~value).bit_length()
+    if type(value) is float:
+        if not math.isfinite(value):
+            return float, str(value)
+        tops = [abs(value) > torch.finfo(dtype).max for dtype in (torch.float16, torch.bfloat16, torch.float32)]
+        return float, _kind(int(value))[1:], tuple(tops)
+    return (type(value), value) if isinstance(value, (bool, str, torch.dtype)) else type(value)
+
+
+def strides_of(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], room: Callable[[torch.Tensor], int]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None:
+    """(shape, strides) of each result in eager; None where the fakes' own are trusted: operands that are all
+    contiguous, views, writing ops, operators of other libraries (they may do anything), and what is too large to ask.
+
+    Large pointwise operands are asked about with every size above 1 shrunk to 2.
+    """
+    tensors = list(tensors_in([list(args), dict(kwargs)]))
+    plain = all(t.is_contiguous() for t in tensors) or any(a.alias_info for a in func._schema.arguments)
+    if plain or func.namespace != "aten" or func._schema.is_mutable:
+        return None
+    small = sum(room(t) for t in tensors) <= _QUICK
+    if not small and torch.Tag.pointwise not in func.tags:
+        return None
+    layouts = tuple((t.dtype, t.shape, t.stride(), t.device) for t in tensors)
+    rest = [value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)]
+    key = (func, layouts, str(rest), tuple(kwargs))
+    if key not in _strides:
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            _keep(_strides, key, _asked_strides(func, args, kwargs, tensors, small))
+    return _strides[key]
+
+
+_QUICK = 1 << 20  # bytes that are asked about as they are
+
+
+def _asked_strides(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[torch.Tensor], small: bool
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None:
+    made: dict[int, torch.Tensor] = {}
+
+    def dummy(t: torch.Tensor) -> torch.Tensor:
+        if id(t) not in made:
+            shape, strides = (tuple(t.shape), t.stride()) if small else shrunk(t)
+            filled = torch.empty_strided(shape, strides, dtype=t.dtype, device=t.device)
+            made[id(t)] = filled.as_strided((filled.untyped_storage().nbytes() // t.element_size(),), (1,)).fill_(1)
+            made[id(t)] = made[id(t)].as_strided(shape, strides)
+        return made[id(t)]
+
+    answer = _answer(func, mapped(tuple(args), dummy), mapped(dict(kwargs), dummy))
+    if isinstance(answer, Exception):
+        return None
+    found = list(tensors_in(answer))
+    if any(t.layout != torch.strided for t in found):
+        return None
+    if small:
+        return tuple((tuple(t.shape), t.stride()) for t in found)
+    shape = tuple(torch.broadcast_shapes(*(t.shape for t in tensors)))
+    grown = [grown_strides(shape, t.stride()) for t in found if t.dim() == len(shape)]
+    return tuple((shape, g) for g in grown) if len(grown) == len(found) else None
+
+
+def shrunk(t: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides with sizes of 2 for all above 1, the order of the strides, zeros and gaps kept."""
+    shape = tuple(min(size, 2) for size in t.shape)
+    order = sorted(range(t.dim()), key=lambda d: (t.stride(d), t.shape[d] > 1))
+    dense = torch._prims_common.is_non_overlapping_and_dense(t)
+    step, strides = 1 if dense else 2, [0] * t.dim()
+    for d in order:
+        if t.stride(d):
+            strides[d] = step
+            step *= shape[d]
+    return shape, tuple(strides)
+
+
+def grown_strides(shape: Sequence[int], small: Sequence[int]) -> tuple[int, ...]:
+    """Dense strides of ``shape`` in the order of those of its shrunk shape, where a stride of 2^j has j dims inside."""
+    inner = [shape[d] for d in sorted(range(len(shape)), key=small.__getitem__) if shape[d] > 1]
+    return tuple(math.prod(inner[: stride.bit_length() - 1]) for stride in small)
+
+
+def _keep(answers: dict[Any, Any], key: Any, answer: Any) -> None:
+    if len(answers) >= _KEPT:
+        answers.clear()
+    answers[key] = answer
+
+
+def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What eager gives or raises; the generators' states are put back."""
     generators = default_generators()
     states = [generator.get_state() for generator in generators]
+    kwargs = {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
     try:
-        func(*args, **kwargs)
-    except Exception as error:
-        return "not implemented for" in str(error)
+        return func(*args, **kwargs)
+    except Exception as error:  # whatever eager raises is the answer
+        return error
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-    return False
 
 
 def default_generators() -> list[torch.Generator]:

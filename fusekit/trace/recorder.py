@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    UnsupportedOperatorException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -21,9 +22,10 @@ from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
 from fusekit.trace import eager_rules, refusals
-from fusekit.trace.nested import tensors_in
-from fusekit.trace.oracle import Verdict, ask_eager, lacks_kernel
+from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.oracle import Verdict, ask_eager, is_filling, may_raise, strides_of
 from fusekit.trace.origin import UNKNOWN, user_origin
+from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
 from fusekit.trace.schema import base_name, defined_results, operands
 
@@ -64,8 +66,8 @@ class Recorder(TorchDispatchMode):
         if isinstance(t, FakeTensor):
             return t
         found = self.swapped.get(id(t)) or self.handles.get(id(t))
-        if found is None and t.untyped_storage()._cdata in self._of_handles:
-            return self._parameter(t)
+        if found is None and (handle := self._handle_under(t)) is not None:
+            return self._parameter(t, handle)
         if found is None:
             with _disable_current_modes(), torch._C.DisableTorchFunction(), self.watch_refusals():
                 refusals.refuse_tensor(t, where or self.where())
@@ -81,11 +83,18 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedError(what, where or self.where(), refusals.OR_NO_GRAD)
         return found[1]
 
-    def _parameter(self, t: torch.Tensor) -> torch.Tensor:
-        """The stand-in of what C++ made of a handle: ``nn.Parameter(y)`` is no torch function."""
-        handle, base = self.handles[self._of_handles[t.untyped_storage()._cdata]]
-        with self.watch_refusals():
-            if t.shape != handle.shape or t.dtype != handle.dtype:
+    def _handle_under(self, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """The handle, and its stand-in, whose memory a tensor that torch's C++ made has."""
+        if not self._of_handles or type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided:
+            return None
+        key = None if C._functorch.is_functorch_wrapped_tensor(t) else self._of_handles.get(t.untyped_storage()._cdata)
+        return None if key is None else self.handles[key]
+
+    def _parameter(self, t: torch.Tensor, under: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """The stand-in of ``nn.Parameter(y)``, which is no torch function."""
+        handle, base = under
+        if t.shape != handle.shape or t.dtype != handle.dtype:
+            with self.watch_refusals():
                 raise UnsupportedError("a view made past torch's Python functions", self.where())
         fake = base.detach().requires_grad_(t.requires_grad)
         self._real[id(fake)] = t
@@ -98,9 +107,15 @@ class Recorder(TorchDispatchMode):
         The stand-ins themselves stay inside: they are of a subclass, and Python tries ``y < x`` for ``x > y`` where
         ``y`` is of a subclass of ``type(x)``; ``type(y)`` would tell as well.
         """
-        if id(t) not in self._real and isinstance(t, FakeTensor):
+        known = self._real.get(id(t))
+        if known is not None and not (t.requires_grad and id(known) in self.handles and not known.requires_grad):
+            return known
+        if isinstance(t, FakeTensor):
+            if known is not None:  # C++ code of an autograd.Function asks it
+                return known.requires_grad_()
             with _disable_current_modes(), torch._C.DisableTorchFunction():
                 handle = torch.empty((), dtype=t.dtype, device=t.device).expand(t.shape)
+                handle.requires_grad_(t.requires_grad)
             self._real[id(t)] = handle
             self.handles[id(handle)] = (handle, t)
             self._of_handles[handle.untyped_storage()._cdata] = id(handle)
@@ -177,6 +192,8 @@ class Recorder(TorchDispatchMode):
             self._raise_as_eager(func, args, kwargs)
             if func.namespace in ("prim", "profiler") or func in _UNRECORDED:
                 return self._run(func, args, kwargs)
+            if func is aten.where.self and args[0].dtype == torch.uint8:  # eager takes it, fakes do not
+                args = (self._record(aten._to_copy.default, (args[0],), {"dtype": torch.bool}), *args[1:])
             return self._record(func, args, kwargs)
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -187,7 +204,7 @@ class Recorder(TorchDispatchMode):
             low_kwargs = {key: self._lower(value) for key, value in kwargs.items()}
         written = list(tensors_in(operands(func, args, kwargs)[0]))
         shapes = [t.shape for t in written]
-        out = self._run(func, args, kwargs)
+        out = self._restrided(func, args, kwargs, self._run(func, args, kwargs))
         results = defined_results(func, list(tensors_in(out)))
         self._check_results(func, results, written)
         for t, shape in zip(written, shapes, strict=True):
@@ -205,6 +222,24 @@ class Recorder(TorchDispatchMode):
             )
         )
         return out
+
+    def _restrided(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        """The results with eager's strides: some fakes are made by formulas that make others."""
+        self.is_asking = True
+        try:
+            wanted = strides_of(func, args, kwargs, self.room)
+        finally:
+            self.is_asking = False
+        found = list(tensors_in(out))
+        if wanted is None or len(wanted) != len(found):
+            return out
+        given = {id(t) for t in tensors_in([list(args), kwargs])}
+        right = {
+            id(t): torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device)
+            for t, (shape, strides) in zip(found, wanted, strict=True)
+            if id(t) not in given and tuple(t.shape) == shape and t.stride() != strides
+        }
+        return mapped(out, lambda t: right.get(id(t), t)) if right else out
 
     def _lower(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -236,7 +271,10 @@ class Recorder(TorchDispatchMode):
     # ---- eager's errors, and ours
 
     def _raise_as_eager(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if eager_rules.is_suspicious(func, args, kwargs) or self._lacks_kernel(func, args, kwargs):
+        probed = self._may_raise(func, args, kwargs)
+        if probed is not None and is_filling(func):
+            raise probed.with_traceback(None)
+        if probed is not None or eager_rules.is_suspicious(func, args, kwargs):
             verdict = self._ask(func, args, kwargs)
             if verdict is Verdict.FINE:
                 return
@@ -245,10 +283,10 @@ class Recorder(TorchDispatchMode):
         if error := eager_rules.error_by_rules(func, args, kwargs, self.room):
             raise RuntimeError(error)
 
-    def _lacks_kernel(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _may_raise(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
         self.is_asking = True
         try:
-            return lacks_kernel(func, args, kwargs)
+            return may_raise(func, args, kwargs)
         finally:
             self.is_asking = False
 
@@ -276,9 +314,12 @@ class Recorder(TorchDispatchMode):
     def _eager_error(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
     ) -> Exception:
+        if isinstance(error, UnsupportedOperatorException) or "register_fake" in str(error):
+            what, fix = f"{func} has no fake implementation", "register a fake with torch.library.register_fake"
+            return UnsupportedError(what, self.where(), fix)
         verdict = self._ask(func, args, kwargs)
         if verdict is Verdict.FINE:
-            what = f"{func} cannot run without data: {type(error).__name__} {str(error)[:80]}"
+            what = f"{func} runs in eager, but not on stand-ins: {type(error).__name__} {str(error)[:80]}"
             return UnsupportedError(what, self.where())
         return error if verdict is Verdict.TOO_LARGE else verdict
 

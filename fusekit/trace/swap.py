@@ -74,7 +74,12 @@ class Swap(TorchFunctionMode):
             return args[0].grad
         start = len(recorder.calls)
         args, kwargs = mapped(tuple(args), recorder.fake), mapped(kwargs, recorder.fake)
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except RuntimeError as error:
+            if "not linked with support for cuda" in str(error):
+                torch.cuda.init()  # raises what eager raises
+            raise
         self.script.append(TorchCall(func, args, kwargs, (start, len(recorder.calls)), result))
         if kwargs.get("out") is not None:
             self._check_out(func, kwargs["out"], start)

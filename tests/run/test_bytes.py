@@ -1,5 +1,6 @@
 """Bytes moved, bytes least, peak."""
 
+import torch
 from fusekit.ids import NodeId
 from fusekit.ir import parse
 from fusekit.run.bytes import Moved, moved_by, traffic
@@ -50,3 +51,11 @@ def test_what_was_written_first_is_not_read() -> None:
         "^in %x = fk.input()", "^in %x = fk.input()\n  ^f %v0 = fk.fill(value=1.0)"
     )
     assert traffic(parse(text)).least == 160 + 400 + 4
+
+
+def test_a_row_that_is_read_in_two_loops_counts_twice() -> None:
+    import fusekit as fk
+
+    s = fk.explore(lambda x: x - x.mean(1, keepdim=True), torch.ones(30, 70)).summary()
+    assert s.kernels == 1
+    assert (s.bytes_moved, s.bytes_least) == (3 * 4 * 2100, 2 * 4 * 2100)

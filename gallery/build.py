@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 import fusekit as fk
 from fusekit.exploration import Exploration
-from fusekit.programs import PROGRAMS, Program
+from fusekit.programs import PROGRAMS, PROGRAMS_REAL, Program
 
 HERE = Path(__file__).parent
 SIZE, DTYPE = (1024, 1031), torch.float32
@@ -26,13 +26,16 @@ WORDS = {
     "alias-groups": "which tensors share memory, and which order that forces",
     "functionalize": "writes became values",
     "segment": "what runs together",
+    "schedule": "the loops of each kernel, as iteration domains and transforms",
 }
+EVERY_STEP = ("trace", "alias-groups", "functionalize", "segment", "schedule")
+LAST_STEPS = ("segment", "schedule")
 
 
 def build(folder: Path) -> None:
     """All pages and pictures into ``folder``."""
     rows = []
-    for program in tqdm(PROGRAMS, desc="gallery", disable=not sys.stderr.isatty(), leave=False):
+    for program in tqdm((*PROGRAMS, *PROGRAMS_REAL), desc="gallery", disable=not sys.stderr.isatty(), leave=False):
         with torch.no_grad():
             x = fk.explore(program.fn, *program.make(SIZE, DTYPE))
         rows.append(row(program, x))
@@ -41,13 +44,17 @@ def build(folder: Path) -> None:
 
 
 def draw(program: Program, x: Exploration, folder: Path) -> list[tuple[str, str]]:
-    """(caption, file name) of each picture written."""
+    """(caption, file name) of each picture written: every step of the first programs, the last two of the others."""
     pictures = []
+    wanted = EVERY_STEP if program in PROGRAMS else LAST_STEPS
     for number, step in enumerate(x.steps):
+        if step.name not in wanted:
+            continue
         name = f"{program.name}.{number}_{step.name}.svg"
-        since = x.steps[number - 1].name if step.name == "segment" else None
-        x.diagram(step.name, since=since).save(folder / name)
-        pictures.append((f"{step.name}: {WORDS.get(step.name, '')}".rstrip(": "), name))
+        x.diagram(step.name, view="domains" if step.name == "schedule" else None).save(folder / name)
+        pictures.append((f"{step.name}: {WORDS[step.name]}", name))
+    if program not in PROGRAMS:
+        return pictures
     name = f"{program.name}.memory.svg"
     x.diagram("alias-groups", view="memory").save(folder / name)
     return [*pictures, ("memory: one lane a block, reads and writes in program order", name)]
@@ -63,7 +70,8 @@ def row(program: Program, x: Exploration) -> str:
 def index(rows: list[str]) -> str:
     head = f"""# Gallery
 
-Every step of {len(rows)} programs, f32 {SIZE[0]}×{SIZE[1]}, made by `make gallery`. The first nine come from a public
+{len(rows)} programs, f32 {SIZE[0]}×{SIZE[1]}, on the CPU, made by `make gallery`: every step of the first fourteen, segments and
+domains of the others. The first nine come from a public
 thread about in-place ops on aliased tensors (Lightning-AI/lightning-thunder#2766). Reasons are on hover in the pictures
 and in the text of each page.
 
@@ -77,10 +85,18 @@ def page(program: Program, x: Exploration, pictures: list[tuple[str, str]]) -> s
     title = program.title[0].upper() + program.title[1:]
     parts = [f"# {program.name}\n\n{title}. {x.summary()!r}.\n\n[All programs](README.md)\n"]
     parts += [f"## {caption}\n\n![{caption}]({name})\n" for caption, name in pictures]
+    parts += [f"## Schedule\n\n{chains(x)}\n"]
     parts += [f"## Kernel `{k.name}`\n\n```python\n{k.source.strip()}\n```\n" for k in x.kernels]
     said = [f"- {e}" for step in x.steps for e in step.explanations]
     parts.append("## Why\n\n" + "\n".join(said) + "\n")
     return "\n".join(parts)
+
+
+def chains(x: Exploration) -> str:
+    """The printed schedule of each segment."""
+    graph = x.graph
+    rows = [(s, graph.segment(s)) for s in graph.segments()]
+    return "\n".join(f"- `{s}` {segment.by or segment.scheduler}: `{segment.schedule or 'none'}`" for s, segment in rows)
 
 
 def stale(folder: Path) -> list[str]:
@@ -100,7 +116,7 @@ def main() -> int:
     for old in (*HERE.glob("*.svg"), *HERE.glob("*.md")):
         old.unlink()
     build(HERE)
-    print(f"{len(PROGRAMS)} programs in {HERE.name}/")
+    print(f"{len(PROGRAMS) + len(PROGRAMS_REAL)} programs in {HERE.name}/")
     return 0
 
 

@@ -94,7 +94,7 @@ def _picked(kinds: Sequence[str], position: int = 1) -> Rule:
 
 
 def _as_it_is(kind: str, span: Span) -> Body:
-    return lambda b, r: b.reduce(kind, r[0], span.dims, span.keep)
+    return lambda b, r: _extreme(b, kind, r[0], span)
 
 
 def _extreme(b: Build, kind: str, x: Value, span: Span) -> Value:

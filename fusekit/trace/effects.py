@@ -261,7 +261,8 @@ class Watcher:
             elif name == "globals" and _is_lazy_import(frame):
                 return
             elif home in self._HOMES or name in self._UNREPEATABLE:
-                self.unrepeatable.append((f"{_shown(home, owner)}.{name}", f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+                line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                self.unrepeatable.append((f"{_shown(home, owner)}.{name}", line))
 
 
 def _is_lazy_import(frame: types.FrameType) -> bool:

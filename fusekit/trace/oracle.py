@@ -68,7 +68,7 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             return torch.ones((1,) * t.dim(), dtype=t.dtype, device=t.device)
 
         if is_filling(func):
-            args = [[] if isinstance(value, (list, tuple)) else value for value in args]
+            args = [[1] if isinstance(value, (list, tuple)) else value for value in args]
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
             answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
         _keep(_raises, key, answer if isinstance(answer, Exception) else None)
@@ -157,13 +157,22 @@ def shrunk(t: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides with sizes of 2 for all above 1, the order of the strides, zeros and gaps kept."""
     shape = tuple(min(size, 2) for size in t.shape)
     order = sorted(range(t.dim()), key=lambda d: (t.stride(d), t.shape[d] > 1))
-    dense = torch._prims_common.is_non_overlapping_and_dense(t)
-    step, strides = 1 if dense else 2, [0] * t.dim()
+    step, strides = 1 if is_dense(t) else 2, [0] * t.dim()
     for d in order:
         if t.stride(d):
             strides[d] = step
             step *= shape[d]
     return shape, tuple(strides)
+
+
+def is_dense(t: torch.Tensor) -> bool:
+    """Eager's ``is_non_overlapping_and_dense``: some order of the dimensions makes it contiguous."""
+    step = 1
+    for stride, size in sorted((t.stride(d), n) for d, n in enumerate(t.shape) if n > 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
 
 
 def grown_strides(shape: Sequence[int], small: Sequence[int]) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Bytes moved, bytes least, peak."""
 
 import torch
+
 from fusekit.ids import NodeId
 from fusekit.ir import parse
 from fusekit.run.bytes import Moved, moved_by, traffic

@@ -81,7 +81,9 @@ def test_the_example_of_the_text_is_a_graph(shows):
 def test_the_readmes_example_prints_what_the_readme_shows(tmp_path, shows):
     (tmp_path / "example.py").write_text(block(ROOT / "README.md", "python"), "utf-8")
     here = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, env=here, capture_output=True, text=True, check=False
+    )
     assert not done.returncode, done.stderr
     shows(ROOT / "README.md", "text", done.stdout)
     assert (tmp_path / "f.svg").read_text("utf-8").startswith("<")

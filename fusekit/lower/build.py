@@ -231,6 +231,8 @@ class _Builder:
         value = self.puller.items[name]
         if value.lanes and not lanes:
             raise NoVectors("a vector goes to one address")
+        if lanes and not value.lanes:
+            name = self.puller.repeated(name, region.dtype, plan.op)
         if len(value.path) > len(path):
             raise CannotLower(f"{plan.op} stores a value that is made in loops inside of it")
         store = Store(self.puller.names.memory(block), address, name, region.dtype, (plan.op,), lanes)

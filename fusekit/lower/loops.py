@@ -34,9 +34,11 @@ class Loops(Space):
         return frozenset(axis.var for axis in self.axes)
 
     def reordered(self, order: Sequence[Var]) -> Loops:
-        """In another order, the loops named i0, i1, ... from the outside."""
-        names = {var: Form.of(Var(f"i{k}", var.extent)) for k, var in enumerate(order)}
+        """In another order, the loops named i0, i1, ... from the outside, and the lanes v."""
         named = {var: Var(f"i{k}", var.extent) for k, var in enumerate(order)}
+        if self.lanes is not None:
+            named[self.lanes] = Var("v", self.lanes.extent)
+        names = {var: Form.of(new) for var, new in named.items()}
         return replace(
             self,
             index=tuple(substitute(form, names) for form in self.index),
@@ -44,6 +46,7 @@ class Loops(Space):
             order=tuple(named[var] for var in order),
             folded=frozenset(named.get(var, var) for var in self.folded),
             shared=frozenset(named.get(var, var) for var in self.shared),
+            lanes=named[self.lanes] if self.lanes is not None else None,
         )
 
 

@@ -51,4 +51,4 @@ class Names:
 
 
 # i0, k0, ... are loops, n0, n1, ... numbers, bx, tx, ... axes of a launch, u0, v0, ... unrolled loops and vectors
-_LOOP = re.compile(r"[iknsuv]\d+|[bt][xyz]")
+_LOOP = re.compile(r"[iknsuv]\d+|[bt][xyz]|v")

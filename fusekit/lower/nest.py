@@ -139,6 +139,14 @@ class Puller:
         """The result of a reduction, for whoever takes it."""
         self.finished[self._key(*key)] = result
 
+    def repeated(self, name: str, dtype: DType, op: NodeId) -> str:
+        """A scalar as a vector of itself."""
+        item, known = self.items[name], ("repeated", name)
+        if known not in self._made:
+            statement = Assign(self.names.fresh(f"{name}_lanes"), Name(name), dtype, (op,), True)
+            self._made[known] = self._add(replace(item, statement=statement, uses=((name, frozenset()),), block=None))
+        return self._made[known]
+
     def _is_known(self, key: Key) -> bool:
         return (key, self.path) in self._known
 

@@ -111,8 +111,8 @@ Extent = tuple[int, int, int]
 
 
 def launch_shape(program: Program) -> tuple[Extent, Extent]:
-    """(blocks of the grid, threads of a block), x first."""
-    extents = {axis.parallel: axis.var.extent for axis in program.axes}
+    """(blocks of the grid, threads of a block), x first; an axis of no step still has one, which stores identities."""
+    extents = {axis.parallel: max(axis.var.extent, 1) for axis in program.axes}
     grid = (Parallel.BIDx, Parallel.BIDy, Parallel.BIDz)
     block = (Parallel.TIDx, Parallel.TIDy, Parallel.TIDz)
     x, y, z = (extents.get(axis, 1) for axis in grid)

@@ -58,7 +58,7 @@ def linear(axes: Sequence[LaunchAxis], names: Mapping[str, str] | None = None) -
     for axis in sorted(axes, key=lambda axis: axis.parallel.name):
         name = (names or {}).get(axis.var.name, axis.var.name)
         terms.append(name if total == 1 else f"{total}*{name}")
-        total *= axis.var.extent
+        total *= max(axis.var.extent, 1)  # of no element, one block is launched: a fold stores its identity
     return " + ".join(terms) or "0", total
 
 

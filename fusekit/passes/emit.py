@@ -137,7 +137,12 @@ class Emitter:
         written: list[tuple[NodeId, Store]] = []
         for store in flush.stores:
             place = self._place_of(store.block, store.region)
-            op = Op("fk.store", (Operand(0), Operand(1)), (("flush", self._flushes), ("because", str(flush.reason))), writes=(1,))
+            op = Op(
+                "fk.store",
+                (Operand(0), Operand(1)),
+                (("flush", self._flushes), ("because", str(flush.reason))),
+                writes=(1,),
+            )
             node = self.draft.add_op(op, (self._value(store.value), place), id="^store", because=flush.reason)
             self._after(node, store.region, self._of(store.block))
             written.append((node, store))

@@ -53,7 +53,7 @@ def traffic(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) 
 
 
 def moved_by(graph: Graph, segment: NodeId, kernel: HasSnapshots | None = None) -> Moved:
-    """What one launch moves: each byte that a phase of it loads once, each byte that it stores once; its snapshots twice.
+    """What one launch moves: each byte that a phase of it loads, each byte that it stores, its snapshots twice.
 
     A phase is one innermost loop: what a later one loads again counts again, and what stays in registers does not. A
     library call reads its operands and writes those that its schema marks, and its results.

@@ -60,6 +60,8 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     tensors = list(tensors_in([list(args), dict(kwargs)]))
     if func._schema.is_mutable or not (is_filling(func) or (tensors and _may_depend(func, args, kwargs))):
         return None
+    if is_filling(func):  # one element is filled in another way than several
+        args = [[min(size, 2) for size in value] if isinstance(value, (list, tuple)) else value for value in args]
     rest = [value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)]
     key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), tuple(map(_kind, rest)), tuple(kwargs))
     if key not in _raises:
@@ -67,8 +69,6 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         def one(t: torch.Tensor) -> torch.Tensor:
             return torch.ones((1,) * t.dim(), dtype=t.dtype, device=t.device)
 
-        if is_filling(func):
-            args = [[1] if isinstance(value, (list, tuple)) else value for value in args]
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
             answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
         _keep(_raises, key, answer if isinstance(answer, Exception) else None)
@@ -76,7 +76,7 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def is_filling(func: OpOverload) -> bool:
-    """Does the op make a tensor of one number? Eager's error is then the same for any size."""
+    """Does the op make a tensor of one number? Eager's error is then known from few of them."""
     return base_name(func) in ("full", "new_full", "scalar_tensor")
 
 
@@ -97,6 +97,8 @@ def _kind(value: Any) -> Any:
             return float, str(value)
         tops = [abs(value) > torch.finfo(dtype).max for dtype in (torch.float16, torch.bfloat16, torch.float32)]
         return float, _kind(int(value))[1:], tuple(tops)
+    if isinstance(value, list):
+        return tuple(map(_kind, value))
     return (type(value), value) if isinstance(value, (bool, str, torch.dtype)) else type(value)
 
 

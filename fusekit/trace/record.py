@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
-from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
@@ -27,6 +27,7 @@ from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sent
 from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.graph_of import PLAIN, graph_of
+from fusekit.trace.nested import flat_outputs
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
@@ -69,7 +70,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
     _refuse_attributes(leaves, names_read, line_of(fn))
     _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
-    out_leaves, spec = tree_flatten(out)
+    out_leaves, spec = flat_outputs(out)
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     _refuse_gradients(recorder, fn)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_leaves
+from torch.utils._pytree import tree_leaves
 
 from fusekit.trace.effects import Watcher
-from fusekit.trace.nested import mapped
+from fusekit.trace.nested import flat_outputs, mapped
 from fusekit.trace.numbers import Scalar, Slots, differing, exactly, is_same, slots_of
 from fusekit.trace.private import TensorClass
 from fusekit.trace.program import Call, Place
@@ -140,7 +140,7 @@ class Script:
 
     def _has_outputs(self, out: Any, objects: Mapping[int, Any]) -> bool:
         """Does the function return what it returned when it was recorded?"""
-        leaves, spec = tree_flatten(out)
+        leaves, spec = flat_outputs(out)
         if spec != self.recording.out_spec:
             return False
         for leaf, output, fake in zip(leaves, self.recording.outputs, self.recording.out_fakes, strict=True):

@@ -52,7 +52,7 @@ SENTENCES: dict[str, str] = {
     "cannot-nest": "no nest of loops holds both: {because}",
     "one-element": "one element more, in a kernel that runs anyway",
     "alias-only": "only views of what is there: nothing is launched",
-    "computed-again": "{op} is computed in each of these kernels: writing it and reading it again would move more bytes",
+    "computed-again": "{op} is computed in each of these kernels: it is not in memory when the later one runs",
     "extern-call": "{op} is a library call",
     "nothing-to-do": "no element to compute",
     # schedule

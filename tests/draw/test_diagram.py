@@ -177,7 +177,7 @@ def test_no_folder_of_this_machine_is_in_a_picture() -> None:
     graph = samples.program()
     draft = graph.draft("edit")
     exp = NodeId("^0")
-    draft.replace(exp, replace(graph.op(exp), origin=samples.Origin("/home/someone/project/model.py", 7, "Net.Linear")))
+    draft.replace(exp, replace(graph.op(exp), origin=samples.Origin("/somewhere/project/model.py", 7, "Net.Linear")))
     shown = diagram(draft.finish().graph)
     assert "project/model.py:7 in Net.Linear" in tips(shown) and "someone" not in shown.svg
 

@@ -39,6 +39,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 CLOSE = {"f32": 3e-5, "bf16": 2e-2}
 OPTIONS = Options(passes=tuple(replace(p, reduce=True) if isinstance(p, Functionalize) else p for p in PIPELINE))
 RUNS = 11
+SLOW = 0.1  # seconds of a call that is timed once
 
 
 @dataclass
@@ -123,10 +124,14 @@ def large(program: Program, dtype: str, row: Row) -> tuple[JitFunction, tuple[ob
 
 
 def milliseconds(clock: CudaClock, call: Callable[[], object]) -> float:
-    for _ in range(3):
-        call()
+    call()
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    slow = time.perf_counter() - started > SLOW
     pairs: list[tuple[object, object]] = []
-    for _ in range(RUNS):
+    for _ in range(1 if slow else RUNS):
         clock.lap()
         first = clock.mark()
         call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from fusekit.run.compile import compile_kernel
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import Plan, make_plan
-from fusekit.schedule import Target
+from fusekit.schedule import Target, choose, simple
 from fusekit.why import Explanation
 
 _NOT_YET = {"alias": "exact", "random": "eager", "tune": False, "cuda_graph": False}
@@ -150,10 +151,19 @@ def lower_graph(graph: Graph, backend: str = "auto") -> Compiled:
             if target == "cpu" or (on_device and cuda.is_of_cpu(graph, segment)):
                 kernels[segment] = lower_segment(graph, segment)
             else:
-                kernels[segment] = cuda.as_cuda(lower_segment(graph, segment, target=target), graph)
+                kernels[segment] = cuda.as_cuda(_for_cuda(graph, segment), graph)
         except CannotLower as refusal:
             refused[segment] = str(refusal)
     return Compiled(kernels, refused, backend)
+
+
+def _for_cuda(graph: Graph, segment: NodeId) -> Kernel:
+    """A kernel for a GPU; where no scheduler takes the segment, by the first simple schedule that lowers."""
+    if not graph.segment(segment).schedule and choose(graph, segment, "cuda").scheduler is None:
+        for schedule in simple(graph, segment, "cuda"):
+            with suppress(CannotLower):
+                return lower_segment(graph, segment, schedule=schedule, target="cuda")
+    return lower_segment(graph, segment, target="cuda")
 
 
 def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fusekit.lower.nest import Item
+from fusekit.lower.items import Item
 from fusekit.lower.program import ALWAYS, Apply, Assign, Cases, Load, Test
 from fusekit.ops import REGISTER
 

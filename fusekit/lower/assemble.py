@@ -10,7 +10,7 @@ from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.build import Nest, Root
-from fusekit.lower.nest import Item, Path
+from fusekit.lower.items import Item, Path
 from fusekit.lower.program import (
     ALWAYS,
     Accumulate,

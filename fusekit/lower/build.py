@@ -13,10 +13,11 @@ from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Layout
 from fusekit.lower.contexts import Ranges, contexts, simplify, visible
 from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
+from fusekit.lower.items import Item, Path, Result
 from fusekit.lower.keep import Kept, keep, used
 from fusekit.lower.loops import Loops, is_thread, loops_of
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Item, Path, Puller, Result
+from fusekit.lower.nest import Puller
 from fusekit.lower.placement import anchored
 from fusekit.lower.program import ALWAYS, Accumulate, Cases, Store, Test
 from fusekit.lower.refuse import CannotLower, NoVectors

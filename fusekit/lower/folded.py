@@ -11,9 +11,9 @@ from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Graph
+from fusekit.lower.items import Path
 from fusekit.lower.loops import Loops, is_block, is_thread
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Path
 from fusekit.lower.program import Combine, Finish, Fold, Init, LaunchAxis
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.target import Target

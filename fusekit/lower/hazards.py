@@ -14,7 +14,7 @@ from typing import Literal
 from fusekit.ids import NodeId
 from fusekit.ir import Guard
 from fusekit.lower.build import Nest, Root
-from fusekit.lower.nest import Item
+from fusekit.lower.items import Item
 from fusekit.lower.program import Load, Snapshot, Store
 from fusekit.memory import Access, Race, Unless, Verdict, race, remedies
 

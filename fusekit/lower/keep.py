@@ -12,8 +12,8 @@ from math import prod
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.lower.arrange import is_costly
+from fusekit.lower.items import Item, Path
 from fusekit.lower.names import Names
-from fusekit.lower.nest import Item, Path
 from fusekit.lower.program import ALWAYS, Assign, Cases, Tile, TileLoad, TileStore
 
 MOST_KEPT = 8192  # elements: 32 KB of float32

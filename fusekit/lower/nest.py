@@ -17,6 +17,7 @@ from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, print_form, substitute
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.contexts import Use
+from fusekit.lower.items import Item, Path, Result
 from fusekit.lower.loops import Loops
 from fusekit.lower.names import Names
 from fusekit.lower.program import (
@@ -25,7 +26,6 @@ from fusekit.lower.program import (
     Bits,
     Convert,
     Expr,
-    Finish,
     Fold,
     Literal,
     Load,
@@ -34,56 +34,14 @@ from fusekit.lower.program import (
     Position,
     Select,
     Test,
-    TileLoad,
 )
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of
 from fusekit.schedule.plan import open_guards
 
 Index = tuple[Form, ...]
-Path = tuple[tuple[int, int], ...]
-"""The loops around a statement: for each, the step of the body that it runs in, and which loop of the order it is."""
 Key = tuple[NodeId, Index]
 ZERO = Form()
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One statement of the flat list.
-
-    ``uses``: values it takes and the tests under which it takes them. ``free``: variables in its index. It stands in
-    the loops ``path``, in step ``step`` of the innermost body.
-    ``extent``: bytes that a load's whole tensor may touch.
-    """
-
-    statement: Load | Assign | Test | Finish | TileLoad
-    uses: tuple[Use, ...]
-    free: frozenset[Var]
-    path: Path = ()
-    step: int = 0
-    block: NodeId | None = None
-    extent: tuple[int, int] = (0, 0)
-
-    @property
-    def name(self) -> str:
-        return self.statement.name
-
-    @property
-    def depth(self) -> int:
-        return len(self.path)
-
-    @property
-    def lanes(self) -> bool:
-        return not isinstance(self.statement, Test) and self.statement.lanes
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What finishes a reduction, and from where on it is there: step ``step`` of the body in the loops ``path``."""
-
-    statement: Finish
-    path: Path
-    step: int
 
 
 @dataclass

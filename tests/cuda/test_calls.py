@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fusekit.lower import lower_segment
+from fusekit.lower import Kernel, lower_segment
 from fusekit.pipeline import Compiled, plan_of
 from fusekit.run.cuda import kernel as calls
 from fusekit.run.cuda.kernel import as_cuda, compile_kernel
@@ -61,13 +61,18 @@ def compiled(kernel: calls.CudaKernel, cc: tuple[int, int], vectors: bool = True
     return Ptx(kernel.name, kernel.source if vectors else kernel.scalar_source, kernel.kinds, cc, 1024)
 
 
+def on_device(kernel: Kernel) -> Callable[..., None]:
+    assert isinstance(kernel, calls.CudaKernel)
+    return compile_kernel(kernel, 0)
+
+
 def run(name: str, schedule: str = "") -> tuple[list[object], list[torch.Tensor], list[torch.Tensor]]:
     """The outputs, the arguments after a call, and before it."""
     x = explored(name, torch.float32, SHAPES)
     (segment,) = x.graph.segments()[:1]
     chosen = parse_schedule(schedule) if schedule else None
     kernel = as_cuda(lower_segment(x.graph, segment, schedule=chosen, target="cuda"), x.graph)
-    plan = plan_of(x.graph, Compiled({segment: kernel}, {}), x.recording.graph, lambda made: compile_kernel(made, 0))
+    plan = plan_of(x.graph, Compiled({segment: kernel}, {}), x.recording.graph, on_device)
     tensors = [torch.randn_like(t) for t in x.args if isinstance(t, torch.Tensor)]
     before = [tensor.clone() for tensor in tensors]
     return execute(plan, tensors), tensors, before

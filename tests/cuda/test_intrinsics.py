@@ -123,7 +123,7 @@ def test_stand_ins_read_and_write_what_numpy_does(name: str):
     count = lane_counts(name)[-1]
     memory = (ctypes.c_uint8 * 128)(*range(7, 135))
     start = -(-ctypes.addressof(memory) // 16) * 16
-    view = np.frombuffer((ctypes.c_uint8 * 96).from_address(start), kind)
+    view = np.frombuffer(memoryview((ctypes.c_uint8 * 96).from_address(start)), kind)
     wanted = view[count : 2 * count].copy()
     lanes = NAMES[f"load_{name}x{count}"](start, count)
     assert np.array_equal(np.array(lanes, kind), wanted.astype(kind))

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -259,3 +260,64 @@ def test_an_error_of_the_user_comes_through():
     with pytest.raises(KeyError, match="mine"):
         record(f, (a,))
     assert a.tolist() == [0, 0] and a._version == 0
+
+
+class Counter:
+    __slots__ = ("count",)
+
+    def __init__(self):
+        self.count = 1
+
+
+COUNTER, ARRAY, RAW, HELD = Counter(), numpy.ones(2), bytearray(b"ab"), torch.ones(2)
+
+
+def count_up(x):
+    COUNTER.count += 1
+    return x * COUNTER.count
+
+
+def write_array(x):
+    ARRAY[0] += 1
+    return x * 1
+
+
+def write_bytes(x):
+    RAW.append(RAW[0])
+    return x * 1
+
+
+def mark_argument(x):
+    x.note = 1
+    return x * 1
+
+
+def mark_capture(x):
+    HELD.note = 1
+    return x * HELD
+
+
+@pytest.mark.parametrize(
+    ("fn", "what"),
+    [
+        (count_up, "count changed"),
+        (write_array, "ndarray changed"),
+        (write_bytes, "bytearray changed"),
+        (mark_argument, "'note' changed"),
+        (mark_capture, "'note' changed"),
+    ],
+)
+def test_objects_of_any_kind_are_put_back(fn, what):
+    x = torch.ones(2)
+    with pytest.raises(UnsupportedError, match=what):
+        record(fn, (x,))
+    assert COUNTER.count == 1 and ARRAY.tolist() == [1, 1] and RAW == b"ab"
+    assert not hasattr(x, "note") and not hasattr(HELD, "note")
+
+
+def test_an_attribute_of_an_argument_tensor_is_refused():
+    x = torch.ones(2)
+    x.scale = 3
+    with pytest.raises(UnsupportedError, match="scale"):
+        record(lambda x: x * x.scale, (x,))
+    record(lambda x: x * 2, (x,))

@@ -110,7 +110,7 @@ def refuse_unguarded(entries: Iterable[Entry], where: Origin | None) -> None:
         if entry.how != "contents" or not (is_array(holder) or isinstance(holder, BUFFERS)):
             continue
         size = memoryview(holder).nbytes if isinstance(holder, BUFFERS) else holder.nbytes
-        if size > _MOST_BYTES or (is_array(holder) and holder.dtype.hasobject):
+        if size > _MOST_BYTES or (not isinstance(holder, BUFFERS) and holder.dtype.hasobject):
             what = f"{entry.path} is an array whose contents no key can compare ({size} bytes)"
             raise UnsupportedError(what, where, "make it a tensor outside the function")
 

@@ -17,6 +17,7 @@ from fusekit.trace.recording import Capture, Recording
 from fusekit.trace.spans import Span, meeting
 
 _CONTAINERS = (list, tuple, dict)
+_MOST_PLACES = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,10 +53,13 @@ class Key:
         self.values: list[Entry] = []  # places of Python values
         self.is_exact = False
         self._known: set[tuple[Any, ...]] = set()
+        self._age = 0  # how often it forgot: keys of another age are stale
 
     def learn(self, recording: Recording) -> None:
         """Take over a recording's captures, watched places and guards."""
         self.is_exact |= recording.is_exact
+        if len(self._known) > _MOST_PLACES + 4 * len(recording.guards):  # objects that were replaced, again and again
+            self.tensors, self.values, self._known, self._age = [], [], set(), self._age + 1
         captures = [source.entry for source in recording.inputs if isinstance(source, Capture)]
         for entries, into in (((*captures, *recording.watched), self.tensors), (recording.guards, self.values)):
             for entry in entries:
@@ -79,6 +83,7 @@ class Key:
             meeting([Span.of_storage(t) if self.is_exact else Span.of(t) for t in tensors]),
             tuple([v if type(v) in _PLAIN else token(v) for v in values]),
             ambient(),
+            self._age,
         )
         places = {entry.identity: t for entry, t in zip(self.tensors, captured, strict=True)}
         return Looked(key, leaves, places, (*[leaf for _, leaf in rest], *values))

@@ -108,7 +108,7 @@ class Reach:
         """Its Python attributes are put back."""
         if id(t) not in self._seen:
             self._seen[id(t)] = t
-            self.contents.watch(t.__dict__, f"the attributes of {path}")
+            self.contents.watch(vars(t), f"the attributes of {path}")
 
     # ---- the walk
 
@@ -150,8 +150,8 @@ class Reach:
                 self._visit(_Visit(at.value.__self__, "self", at.parent, at.names))
             case functools.partial():
                 self._partial(at, at.value)
-            case dict() | types.MappingProxyType():
-                self._dict(at, at.value)
+            case dict() | types.MappingProxyType() as held:
+                self._dict(at, held)
             case frozenset():
                 for item in at.value:  # it is what it is: what its items hold may change
                     self._visit(_Visit(item, f"an item of {at.path}", at.parent, at.names))

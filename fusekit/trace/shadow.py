@@ -97,8 +97,6 @@ class Script:
         """Did only code run whose reads the recording's guards know, and nothing that no recording may stand for?"""
         if watcher.unrepeatable or watcher.reseeded or (watcher.is_wide and not self.recording.is_wide):
             return False
-        if watcher.reads_environ and not self.recording.is_wide:
-            return False
         return watcher.codes <= self.recording.codes | _OWN
 
     def _row(self, call: TorchCall) -> _Row:

@@ -164,6 +164,16 @@ def test_what_the_function_did_not_read_is_free(monkeypatch):
     assert not differs(lambda x: x * 2, lambda: monkeypatch.setattr(cfg, "k", 6))
 
 
+def test_places_of_objects_that_are_gone_are_forgotten(monkeypatch):
+    monkeypatch.setattr("fusekit.trace.guards._MOST_PLACES", 8)
+    key, seen = Key(), set()
+    for k in range(40):
+        monkeypatch.setitem(globals(), "cfg", Plain(k))
+        key.learn(record(lambda x: x * cfg.k, (X,)))
+        seen.add(key.look((X,), {}).key)
+    assert len(seen) == 40 and len(key.values) < 80
+
+
 local, variable = threading.local(), contextvars.ContextVar("variable", default=1)
 local.k = 1
 die, generator = random.Random(0), np.random.default_rng(0)

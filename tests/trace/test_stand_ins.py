@@ -95,6 +95,11 @@ def scripted(x):
     return x * 2
 
 
+@torch.library.custom_op("fusekit_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
 ARRAY = np.ones(2, np.float32)
 REFUSED = {
     "printing": lambda x: str(x + 1),
@@ -107,7 +112,8 @@ REFUSED = {
     "from_numpy": lambda x: x + torch.from_numpy(ARRAY),
     "as_tensor": lambda x: x + torch.as_tensor(ARRAY),
     "TorchScript": lambda x: scripted(x + 1),
-    "autograd.Function": lambda x: Square.apply(x.requires_grad_() if False else x + WEIGHT) * 1,
+    "register_fake": lambda x: twice(x),
+    "autograd.Function": lambda x: Square.apply(x + WEIGHT) * 1,
 }
 WEIGHT = torch.ones(2, requires_grad=True)
 
@@ -117,6 +123,20 @@ def test_refusals_have_a_name_and_the_users_line(name):
     with pytest.raises(UnsupportedError, match=name) as caught:
         record(REFUSED[name], (torch.ones(2),))
     assert "test_stand_ins.py" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:where received a uint8")
+def test_a_mask_of_bytes_is_a_mask():
+    mask = torch.tensor([0, 2], dtype=torch.uint8)
+    recording = record(lambda m, x: torch.where(m, x, -x), (mask, torch.ones(2)))
+    assert "aten::where" in [call.target._schema.name for call in recording.calls]
+
+
+@pytest.mark.skipif(torch.backends.cuda.is_built(), reason="torch has CUDA")
+def test_without_cuda_the_error_is_eagers():
+    for call in (lambda x: x.cuda(), lambda x: x.to("cuda")):
+        with pytest.raises(AssertionError, match="CUDA"):
+            record(call, (torch.ones(2),))
 
 
 NUMBERS = (300, -129, 1.5, float("nan"), float("inf"), 2**31, 2**64, 1e40, True, 65505)

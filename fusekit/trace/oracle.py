@@ -11,9 +11,11 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
+from fusekit.ops.extern import raises_on_data
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.schema import base_name, bound
 
+_CPU = torch.device("cpu")
 LIMIT = 64 << 20  # bytes of storage that one question may allocate
 
 
@@ -22,6 +24,12 @@ class Verdict(enum.Enum):
 
     FINE = enum.auto()
     TOO_LARGE = enum.auto()
+
+
+def device_for(func: OpOverload, t: torch.Tensor) -> torch.device:
+    """Where to ask: the tensor's device, but the CPU for an op that raises on data. On a GPU a bad index is no error to
+    catch: it stops the device."""
+    return _CPU if raises_on_data(str(func)) else t.device
 
 
 def ask_eager(
@@ -67,7 +75,7 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     if key not in _raises:
 
         def one(t: torch.Tensor) -> torch.Tensor:
-            return torch.ones((1,) * t.dim(), dtype=t.dtype, device=t.device)
+            return torch.ones((1,) * t.dim(), dtype=t.dtype, device=device_for(func, t))
 
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
             answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
@@ -137,7 +145,7 @@ def _asked_strides(
     def dummy(t: torch.Tensor) -> torch.Tensor:
         if id(t) not in made:
             shape, strides = (tuple(t.shape), t.stride()) if small else shrunk(t)
-            filled = torch.empty_strided(shape, strides, dtype=t.dtype, device=t.device)
+            filled = torch.empty_strided(shape, strides, dtype=t.dtype, device=device_for(func, t))
             made[id(t)] = filled.as_strided((filled.untyped_storage().nbytes() // t.element_size(),), (1,)).fill_(1)
             made[id(t)] = made[id(t)].as_strided(shape, strides)
         return made[id(t)]
@@ -223,12 +231,12 @@ def _try(
 
     def dummy(t: torch.Tensor) -> torch.Tensor:
         if id(t) not in made:
-            key = t.untyped_storage()._cdata
+            key, device = t.untyped_storage()._cdata, device_for(func, t)
             if key not in storages:
                 count = -(-room(t) // t.element_size())
-                filled = torch.full((count,), filling, dtype=t.dtype, device=t.device)
+                filled = torch.full((count,), filling, dtype=t.dtype, device=device)
                 storages[key] = filled.untyped_storage()
-            empty = torch.empty(0, dtype=t.dtype, device=t.device)
+            empty = torch.empty(0, dtype=t.dtype, device=device)
             made[id(t)] = empty.set_(storages[key], t.storage_offset(), t.shape, t.stride())
         return made[id(t)]
 

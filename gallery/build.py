@@ -70,8 +70,8 @@ def row(program: Program, x: Exploration) -> str:
 def index(rows: list[str]) -> str:
     head = f"""# Gallery
 
-{len(rows)} programs, f32 {SIZE[0]}×{SIZE[1]}, on the CPU, made by `make gallery`: every step of the first fourteen, segments
-and domains of the others. The first nine come from a public
+{len(rows)} programs, f32 {SIZE[0]}×{SIZE[1]}, on the CPU, made by `make gallery`: every step of the first fourteen,
+segments and domains of the others. The first nine come from a public
 thread about in-place ops on aliased tensors (Lightning-AI/lightning-thunder#2766). Reasons are on hover in the pictures
 and in the text of each page.
 

@@ -327,6 +327,7 @@ RULES: dict[str, Rule] = {
     "_fused_rms_norm.default": rms_norm,
     "native_group_norm.default": group_norm,
     "native_batch_norm.default": _batch(None),
+    "cudnn_batch_norm.default": _batch(None),
     "_native_batch_norm_legit.default": _batch(None),
     "_native_batch_norm_legit.no_stats": _batch(None, running=False),
     "_batch_norm_with_update.default": _batch(True),

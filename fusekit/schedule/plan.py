@@ -115,7 +115,7 @@ def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Space) -> 
     kept = tuple(form for k, form in enumerate(placed.index) if k not in dims)
     if mixed := inside & free_of(kept):
         raise CannotLower(f"{op}: the loop over {min(v.name for v in mixed)} mixes what it folds and what it keeps")
-    guards = _guards(placed.index, placed.guards, loops)
+    guards = _guards(placed.index, placed.guards, loops, shape)
     over = (inside | free_of(guard.form for guard in placed.guards)) - free_of(kept)
     return Plan(op, graph.operands(op)[0], placed.index, guards, kept, over)
 
@@ -126,7 +126,7 @@ def _store(graph: Graph, op: NodeId, reference: Reference, loops: Space, anchore
     _check_covered(op, shape, reference)
     found = (None if reference.reduced else anchored(op)) or place(shape, reference, loops.index)
     guards = _sunk(found.index, found.guards, loops)
-    return Plan(op, value, found.index, _guards(found.index, guards, loops))
+    return Plan(op, value, found.index, _guards(found.index, guards, loops, shape))
 
 
 def _sunk(index: Sequence[Form], guards: Sequence[Guard], loops: Space) -> tuple[Guard, ...]:
@@ -147,12 +147,16 @@ def _check_covered(op: NodeId, shape: tuple[int, ...], reference: Reference) -> 
         raise CannotLower(f"{op} runs over {list(shape)}, more than the loops over {list(reference.shape)} have")
 
 
-def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Space) -> tuple[Guard, ...]:
+def _guards(index: Sequence[Form], guards: Sequence[Guard], loops: Space, shape: Sequence[int]) -> tuple[Guard, ...]:
     """The root's own guards, and the bounds of the loops that it runs in."""
     free = free_of((*index, *(guard.form for guard in guards)))
     # A bound on what is nothing of this root's (another axis, or the place in a row of which it knows only the row)
-    # has a variable that the root does not: no variable of its own axes vanishes from its index.
-    wanted = [*guards, *(bound for bound in loops.bounds if bound.form.free and bound.form.free <= free)]
+    # has a variable that the root does not. What it says of the root's own variables is that its index stays in its
+    # shape: an outer loop may have passes in which no inner one runs.
+    bounds = [bound for bound in loops.bounds if bound.form.free & free]
+    wanted = [*guards, *(bound for bound in bounds if bound.form.free <= free)]
+    if any(not bound.form.free <= free for bound in bounds):
+        wanted += [Guard(form, n) for form, n in zip(index, shape, strict=True)]
     found = open_guards(wanted)
     return (Guard(Form(), 0),) if found is None else found
 

@@ -1,4 +1,4 @@
-"""Every kernel of every program, for a GPU, on a machine without one: it compiles to PTX, ptxas takes it, nothing spills."""
+"""Every kernel of every program, for a GPU, on a machine without one: it compiles to PTX, ptxas takes it, no spills."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=("f32", "bf16"))
-@pytest.mark.parametrize("program", (*PROGRAMS, *PROGRAMS_REAL), ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, *PROGRAMS_REAL], ids=lambda p: p.name)
 def test_every_kernel_assembles(program: Program, dtype: torch.dtype) -> None:
     with torch.no_grad():
         x = fk.explore(program.fn, *program.make(ODD, dtype), options=fk.Options(backend="cuda"))

@@ -17,7 +17,6 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.passes import AliasGroups, Functionalize, SegmentOps
-from fusekit.run.compile import plain_kernel
 from fusekit.run.cuda.kernel import as_cuda
 from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import execute, make_plan
@@ -26,6 +25,7 @@ from fusekit.testing.schedules import random_schedule
 from fusekit.testing.stages import run_recording
 from fusekit.trace.record import record
 from fusekit.trace.recording import Recording
+from tests.lower.guarded import guarded_kernel
 
 Make = Callable[[Random], tuple[torch.Tensor, ...]]
 F = torch.nn.functional
@@ -168,7 +168,7 @@ def trial(seed: int, target: str) -> Trial:
     sources = tuple(kernel.source for kernel in kernels.values())
     if target == "cuda" and any(_is_large(kernel) for kernel in kernels.values()):
         return Trial(seed, program.name, tuple(chosen), sources, "too large")
-    run = _plain(random) if target == "cpu" else simulated_kernel
+    run = _plain(random, program.graph) if target == "cpu" else simulated_kernel
     same = _agrees(program, kernels, run)
     return Trial(seed, program.name, tuple(chosen), sources, "right" if same else "wrong")
 
@@ -185,10 +185,10 @@ def _kind(refusal: Exception) -> str:
     return " ".join(word for word in words if not any(c in word for c in "^%#[]0123456789") and len(word) > 2)
 
 
-def _plain(random: Random) -> Callable[[Kernel], Callable[..., None]]:
+def _plain(random: Random, graph: Graph) -> Callable[[Kernel], Callable[..., None]]:
     """Runs a kernel as Python; every other time the loops of one that needs no order run in a random one."""
     shuffle = random.randrange(1 << 20)
-    return lambda kernel: plain_kernel(kernel, shuffle if kernel.order == "any" and shuffle % 2 else None)
+    return lambda kernel: guarded_kernel(kernel, graph, shuffle if kernel.order == "any" and shuffle % 2 else None)
 
 
 def _agrees(program: Recorded, kernels: Kernels, run: Callable[..., Callable[..., None]]) -> bool:

@@ -45,6 +45,11 @@ def test_schedules(target: str, batch: int) -> None:
     assert refused <= MOST_REFUSED[target] * size, outcomes
 
 
+def test_an_outer_loop_with_an_empty_pass_stores_nothing_there() -> None:
+    """Seed 5315: nine elements as four pieces of three; the fourth piece is empty, and a row's store ran in it."""
+    assert trial(5315, "cpu").outcome == "right"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(20))
 @pytest.mark.parametrize("target", ["cpu", "cuda"])

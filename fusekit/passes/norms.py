@@ -306,7 +306,7 @@ class _Batch:
 def _walks_columns(call: Call) -> bool:
     """Channels innermost, on a GPU: a thread a channel would fold a column by itself, long and inexact."""
     layout = call.layout(call.operands[0])
-    innermost = min((abs(s) for n, s in layout.axes()), default=0)
+    innermost = min((abs(stride) for _, stride in layout.axes()), default=0)
     folded = [k for k, n in enumerate(layout.shape) if k != 1 and n > 1]
     is_inner = len(layout.shape) > 1 and layout.shape[1] > 1 and abs(layout.strides[1]) == innermost
     return call.graph.block(call.block(call.operands[0])).device.startswith("cuda") and is_inner and bool(folded)

@@ -17,7 +17,18 @@ from fusekit.run.clones import clones
 
 SIZES: tuple[Size, ...] = ((5, 5), LARGE, (1, 1), (0, 5))
 DTYPES = (torch.float32, torch.bfloat16)
-HEADER = ("program", "size", "dtype", "kernels", "copies", "library", "alias", "moved / least", "against eager")
+HEADER = (
+    "program",
+    "size",
+    "dtype",
+    "segments",
+    "kernels",
+    "copies",
+    "library",
+    "alias",
+    "moved / least",
+    "against eager",
+)
 
 
 @dataclass(frozen=True)
@@ -66,13 +77,13 @@ def row_of(program: Program, size: Size, dtype: torch.dtype, folder: Path | None
         x = explore(program.fn, *args)
     except Exception as error:  # whatever eager raises is right to raise
         return _refused(program, args, head, error)
-    report = x.check(**program.tolerance(dtype))
+    report = x.check(**program.tolerance(dtype, size))
     if folder is not None:
         draw(x, folder)
     s = x.summary()
     ratio = f"{s.bytes_moved / s.bytes_least:.2f}" if s.bytes_least else "-"
     verdict = "outputs, mutations, aliasing equal" if report.ok else f"WRONG: {report.failures[0].what}"
-    counts = (str(n) for n in (s.kernels, s.copies, s.extern_calls, s.alias_segments))
+    counts = (str(n) for n in (s.segments, s.kernels, s.copies, s.extern_calls, s.alias_segments))
     return Row((*head, *counts, f"{_bytes(s.bytes_moved)} / {ratio}", verdict), report.ok)
 
 
@@ -84,10 +95,8 @@ def _refused(program: Program, args: tuple[object, ...], head: tuple[str, ...], 
         program.fn(*(next(copies) if isinstance(a, torch.Tensor) else a for a in args))
     except Exception as eager:
         same = type(eager) is type(error)
-        return Row(
-            (*head, "-", "-", "-", "-", "-", f"raises {type(error).__name__}{' as eager' if same else ''}"), same
-        )
-    return Row((*head, "-", "-", "-", "-", "-", f"WRONG: raises {type(error).__name__}: {error}"), False)
+        return Row((*head, *"------", f"raises {type(error).__name__}{' as eager' if same else ''}"), same)
+    return Row((*head, *"------", f"WRONG: raises {type(error).__name__}: {error}"), False)
 
 
 def draw(x: Exploration, folder: Path) -> list[Path]:

@@ -106,5 +106,6 @@ ATTENTION: tuple[Program, ...] = (
     Program("rope", "rotary positions of q and k", rope, _rope, "attention"),
     Program("attention", "mask and softmax between two matmuls", attention, _attention, "attention"),
     Program("qkv_views", "a linear layer split into heads by views", qkv_views, _qkv, "attention"),
-    Program("gpt2_block", "a block of GPT-2", gpt2_block, _block, "attention", SIZES),
+    # Both are off by 0.04 from float64, at a scale of 8.5, and not in the same elements.
+    Program("gpt2_block", "a block of GPT-2", gpt2_block, _block, "attention", SIZES, half_atol=0.1),
 )

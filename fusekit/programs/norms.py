@@ -138,5 +138,6 @@ NORMS: tuple[Program, ...] = (
     Program("layer_norm_backward", "its backward, written out", layer_norm_backward, _backward, "norms", ROWS,
             LONG_SUM),
     Program("native_layer_norm_backward", "its backward as torch has it", native_layer_norm_backward,
-            _native_backward, "norms", ROWS, LONG_SUM),
+            # in bfloat16, of sums near 113, eager is off by 4.4 and ours by 0.25
+            _native_backward, "norms", ROWS, LONG_SUM, half_atol=5.0),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from fusekit.memory import meets, nested
 from fusekit.ops.extern import raises_on_data
 from fusekit.passes import cost
 from fusekit.passes.base import is_metadata, is_view, tensors_of
+from fusekit.passes.build import broadcast
 from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.emit import Emitter
 from fusekit.passes.lookups import Check, Step
@@ -145,7 +146,7 @@ class _Walk:
         plan = ops.plan(target, args, kwargs, kinds)
         if isinstance(plan, ops.Refusal):
             return Reason.of("library-call", because=plan.reason)
-        shape = _broadcast([call.layout(t).shape for t in reads])
+        shape = broadcast([call.layout(t).shape for t in reads])
 
         def make(values: Values, reads: Sequence[Value], _: Layout) -> Value:
             return values.apply(target, args, kwargs, tuple(reads), shape, plan.result)
@@ -233,12 +234,6 @@ class _Walk:
 def _is_writable(layout: Layout, is_one_value: bool) -> bool:
     """One index an address; else the op's order decides. (One value may fill a repeated dimension.)"""
     return nested(layout) and (is_one_value or all(s for _, s in layout.axes()))
-
-
-def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(s)) + s for s in shapes]
-    return tuple(next((n for n in column if n != 1), 1) for column in zip(*padded, strict=True))
 
 
 def _without_out(call: Call) -> tuple[tuple[object, ...], tuple[tuple[str, object], ...], list[NodeId]]:

@@ -12,6 +12,7 @@ import numpy as np
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Layout
 from fusekit.lower.program import For, If, Load, Program, Snapshot, Statement
+from fusekit.passes.base import is_view
 
 _CELLS = 1 << 24  # a block is counted exactly up to so many cells; above, a sum that no byte range can exceed
 
@@ -132,7 +133,7 @@ def peak_bytes(graph: Graph) -> int:
 def _read(graph: Graph, op: NodeId) -> list[NodeId]:
     """Places whose elements the op reads."""
     payload, operands = graph.op(op), graph.operands(op)
-    if payload.target in ("fk.input", "fk.return") or _is_view(graph, op):
+    if payload.target in ("fk.input", "fk.return") or is_view(graph, op):
         return []
     only_written = payload.writes if payload.target == "fk.store" else ()
     return [t for k, t in enumerate(operands) if k not in only_written and not graph.is_value(t)]
@@ -146,12 +147,6 @@ def _written(graph: Graph, op: NodeId) -> list[NodeId]:
     read = {graph.block_of(t) for t in graph.operands(op)}
     fresh = [t for t in graph.results(op) if not graph.is_value(t) and graph.block_of(t) not in read]
     return [t for t in (*written, *fresh) if not graph.is_value(t)]
-
-
-def _is_view(graph: Graph, op: NodeId) -> bool:
-    homes = {graph.block_of(t) for t in graph.operands(op)} - {None}
-    results = graph.results(op)
-    return bool(results) and not graph.op(op).writes and all(graph.block_of(t) in homes for t in results)
 
 
 def _home(graph: Graph, tensor: NodeId) -> NodeId:

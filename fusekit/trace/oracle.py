@@ -11,6 +11,9 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
+from fusekit.dtypes import U8
+from fusekit.ir import Layout
+from fusekit.memory import is_dense
 from fusekit.ops.extern import raises_on_data
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.schema import base_name, bound
@@ -167,22 +170,12 @@ def shrunk(t: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides with sizes of 2 for all above 1, the order of the strides, zeros and gaps kept."""
     shape = tuple(min(size, 2) for size in t.shape)
     order = sorted(range(t.dim()), key=lambda d: (t.stride(d), t.shape[d] > 1))
-    step, strides = 1 if is_dense(t) else 2, [0] * t.dim()
+    step, strides = 1 if is_dense(Layout.of(0, t.shape, t.stride(), U8)) else 2, [0] * t.dim()
     for d in order:
         if t.stride(d):
             strides[d] = step
             step *= shape[d]
     return shape, tuple(strides)
-
-
-def is_dense(t: torch.Tensor) -> bool:
-    """Eager's ``is_non_overlapping_and_dense``: some order of the dimensions makes it contiguous."""
-    step = 1
-    for stride, size in sorted((t.stride(d), n) for d, n in enumerate(t.shape) if n > 1):
-        if stride != step:
-            return False
-        step *= size
-    return True
 
 
 def grown_strides(shape: Sequence[int], small: Sequence[int]) -> tuple[int, ...]:

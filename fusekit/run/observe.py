@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,8 +63,17 @@ def observe(
         tensors, leaves = _keep(tensors, leaves)
         _restore(captured, before[len(named) :], versions[len(named) :])
     names = [name for name, _ in (*named, *captured)]
-    structure = str(tree_flatten_with_path(result)[1]) if error is None else ""
+    structure = _outline(tree_flatten_with_path(result)[1]) if error is None else ""
     return Outcome(tuple(leaves), structure, error, tuple(zip(names, tensors, strict=True)), bumped, before)
+
+
+def _outline(spec: object) -> str:
+    """``TreeSpec(tuple, None, [*, TreeSpec(list, None, [*])])`` as ``tuple[*, list[*]]``."""
+    text, shorter = "", " ".join(str(spec).split())
+    while text != shorter:
+        text = shorter
+        shorter = re.sub(r"TreeSpec\((\w+), (?:None|(\[[^()]*?\])), (\[[^()]*\])\)", r"\1\2\3", text)
+    return text
 
 
 def _call(

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain, groupby
 
 from fusekit.draw import VIEWS
 from fusekit.draw.words import bytes_text, letter_of, plural, shape_text
@@ -200,9 +201,11 @@ def _plural(count: int, word: str) -> str:
 
 
 def _said(explanations: Iterable[Explanation], graph: Graph, before: Graph | None) -> Iterator[Said]:
-    """In the order in which it was said; one sentence about several single nodes is told once."""
+    """In the order in which it was said, but of each subject first what was done, then what was declined; one sentence
+    about several single nodes is told once."""
     grouped: dict[tuple[object, ...], list[Explanation]] = {}
-    for place, e in enumerate(explanations):
+    by_subject = (sorted(said, key=_is_declined) for _, said in groupby(explanations, lambda e: e.subject))
+    for place, e in enumerate(chain.from_iterable(by_subject)):
         lone = len(e.subject) == 1
         key = (e.verdict, str(e.reason), e.by, e.evidence) if lone else (place,)
         grouped.setdefault(key, []).append(e)
@@ -213,6 +216,10 @@ def _said(explanations: Iterable[Explanation], graph: Graph, before: Graph | Non
         title = _titles(subject, graph, before)
         sentence = _named_ops(str(first.reason), graph, before)
         yield Said(subject, title, first.verdict, sentence, first.by, first.evidence, kind)
+
+
+def _is_declined(explanation: Explanation) -> bool:
+    return explanation.verdict == "declined"
 
 
 def _named_ops(sentence: str, graph: Graph, before: Graph | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -12,6 +12,7 @@ import torch
 
 _NUMBERS = count()
 NAMES = ("a", "b", "c", "d", "e", "f")
+SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Buffer:
             return raw.to(self.dtype)
         out = raw.to(self.dtype) / 4
         if self.is_special and self.numel:
-            odd = torch.tensor([float("nan"), float("inf"), float("-inf"), -0.0], dtype=self.dtype)
+            odd = torch.tensor(SPECIAL, dtype=self.dtype)
             at = torch.randint(0, self.numel, (min(4, self.numel),), generator=generator)
             out[at] = odd[: len(at)]
         return out
@@ -42,21 +43,75 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An argument: shape, strides and offset, in elements of buffer number ``buffer``; ``whole``: the buffer itself."""
+    """An argument: shape, strides and offset, in elements of buffer number ``buffer``; ``whole``: the buffer itself.
+
+    ``dtype``: the elements are the buffer's bytes read as this. ``twin``: the very object of an earlier argument.
+    """
 
     buffer: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
     whole: bool = False
+    dtype: torch.dtype | None = None
+    twin: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Arguments of one call: where in which memory each of them lies."""
+
+    buffers: tuple[Buffer, ...]
+    arguments: tuple[View, ...]
+
+    def make(self, device: str | None = None) -> list[torch.Tensor]:
+        """The arguments, made anew; on a ``device`` they share memory as they do here."""
+        bases = [buffer.values() if device is None else buffer.values().to(device) for buffer in self.buffers]
+        out: list[torch.Tensor] = []
+        for view in self.arguments:
+            out.append(self._argument(view, bases[view.buffer]) if view.twin is None else out[view.twin])
+        return out
+
+    def _argument(self, view: View, base: torch.Tensor) -> torch.Tensor:
+        if self.buffers[view.buffer].joined and base.numel():
+            # from the first element on: element offsets then count from another storage object
+            part = torch.from_numpy(np.asarray(base.numpy())[view.offset :])
+            return part.as_strided(view.shape, view.strides, 0)
+        if view.whole:
+            return base
+        seen = base if view.dtype is None else base.view(view.dtype)
+        return seen.as_strided(view.shape, view.strides, view.offset)
+
+    def lines(self) -> list[str]:
+        """Python that makes ``args``."""
+        lines = []
+        for k, buffer in enumerate(self.buffers):
+            values = ", ".join(map(_literal, buffer.values().tolist()))
+            lines.append(f"memory{k} = torch.tensor([{values}], dtype={buffer.dtype})")
+        names: list[str] = []
+        for name, view in zip(NAMES, self.arguments, strict=False):
+            names.append(name if view.twin is None else names[view.twin])
+            if view.twin is None:
+                lines.append(f"{name} = {self._text(view)}")
+        return [*lines, f"args = [{', '.join(names)}]"]
+
+    def _text(self, view: View) -> str:
+        base, buffer = f"memory{view.buffer}", self.buffers[view.buffer]
+        if buffer.joined and buffer.numel:
+            return f"torch.from_numpy({base}.numpy()[{view.offset}:]).as_strided({view.shape}, {view.strides})"
+        if view.whole:
+            return base
+        seen = base if view.dtype is None else f"{base}.view({view.dtype})"
+        return f"{seen}.as_strided({view.shape}, {view.strides}, {view.offset})"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the program: ``text``, whose value is called ``name`` where it has one."""
+    """One line of the program: ``text``, whose value is called ``name`` where it has one; ``kind`` for the counts."""
 
     text: str
     name: str | None = None
+    kind: str = ""
 
     @property
     def line(self) -> str:
@@ -65,24 +120,29 @@ class Step:
 
 @dataclass(frozen=True)
 class RandomProgram:
-    """A program with its arguments. Equal programs have equal arguments: everything follows from the data."""
+    """A program with its arguments. Equal programs have equal arguments: everything follows from the data.
 
-    buffers: tuple[Buffer, ...]
-    arguments: tuple[View, ...]
+    ``placements``: the arguments of its calls, of the same shapes, strides and dtypes, sharing memory otherwise.
+    ``exact``: every op is exactly rounded, so bits can be compared. ``accident``: a result hangs on eager's loop order.
+    """
+
+    placements: tuple[Placement, ...]
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]
+    exact: bool = True
+    accident: bool = False
 
-    def make(self) -> list[torch.Tensor]:
-        """The arguments, made anew: they share memory as their views say."""
-        bases = [buffer.values() for buffer in self.buffers]
-        return [self._argument(view, bases[view.buffer]) for view in self.arguments]
+    @property
+    def arguments(self) -> tuple[View, ...]:
+        return self.placements[0].arguments
 
-    def _argument(self, view: View, base: torch.Tensor) -> torch.Tensor:
-        if self.buffers[view.buffer].joined and base.numel():
-            # from the first element on: element offsets then count from another storage object
-            part = torch.from_numpy(np.asarray(base.numpy())[view.offset :])
-            return part.as_strided(view.shape, view.strides, 0)
-        return base if view.whole else base.as_strided(view.shape, view.strides, view.offset)
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return self.placements[0].buffers
+
+    def make(self, call: int = 0, device: str | None = None) -> list[torch.Tensor]:
+        """The arguments of a call, made anew: they share memory as their views say."""
+        return self.placements[call].make(device)
 
     @property
     def source(self) -> str:
@@ -102,9 +162,21 @@ class RandomProgram:
         function.__fusekit_source__ = source  # type: ignore[attr-defined]
         return function  # type: ignore[return-value]
 
+    def script(self, calls: Sequence[int] = (0, 1)) -> str:
+        """Python that stands alone: the program, called with these arguments through one callable, checked each time."""
+        lines = ["import torch", "", "import fusekit as fk", "", "", self.source, "", "compiled = fk.jit(program)"]
+        for call in calls:
+            lines += ["", *self.placements[call].lines(), "print(fk.testing.differential(program, compiled, args))"]
+        return "\n".join(lines) + "\n"
+
     def __repr__(self) -> str:
-        lines = [f"buffer{k} = {buffer}" for k, buffer in enumerate(self.buffers)]
-        for name, view in zip(NAMES, self.arguments, strict=False):
-            how = "" if view.whole else f".as_strided({view.shape}, {view.strides}, {view.offset})"
-            lines.append(f"{name} = buffer{view.buffer}{how}")
-        return "\n".join([*lines, self.source])
+        calls = [
+            line
+            for k, one in enumerate(self.placements)
+            for line in (f"# arguments of call {k}", *one.lines()[:-1])
+        ]
+        return "\n".join([*calls, self.source])
+
+
+def _literal(value: object) -> str:
+    return f"float('{value}')" if isinstance(value, float) and not abs(value) < float("inf") else repr(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from fusekit.trace.guards import is_as_recorded, token
 from fusekit.trace.reach import MISSING, SIMPLE
 from fusekit.trace.recording import source_name
 from fusekit.trace.shadow import parameters_of
+from fusekit.what_if import Asked
 from fusekit.why import Explanation
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Exploration:
 
     The caller's tensors are read only by ``run`` and ``check``, and then through clones; ``run(*args)`` on given
     arguments mutates these as eager would. ``made``: kernels and plan, where ``fk.jit`` has made them already.
+    ``decisions``: what ``what_if`` forced, in words.
     """
 
     fn: Callable[..., object]
@@ -61,6 +63,7 @@ class Exploration:
     recording: Recording
     steps: tuple[Step, ...]
     made: tuple[Compiled, Plan] | None = None
+    decisions: tuple[str, ...] = ()
 
     # ---- what was decided
 
@@ -81,7 +84,7 @@ class Exploration:
 
     @cached_property
     def _compiled(self) -> Compiled:
-        return self.made[0] if self.made else lower_graph(self.graph, self.options.backend)
+        return self.made[0] if self.made else lower_graph(self.graph, self.options.backend, self.options.precision)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -154,9 +157,17 @@ class Exploration:
         )
 
     def what_if(self, **decisions: object) -> Exploration:
-        """A new exploration with decisions forced. Raises UnsupportedError: not there yet, and what is instead."""
-        what = f"what_if({', '.join(decisions)})"
-        raise UnsupportedError(what, None, _INSTEAD)
+        """A new exploration of the same recording with decisions forced, on top of those of this one.
+
+        ``merge=("$0", "$1")``, ``split="$0"`` or ``split="%t"`` (a boundary after it), ``order=("$1", "$0")``,
+        ``schedule={"$0": chain}``, ``without="schedule"`` (a pass left out), ``allocation={"%a": chain}``,
+        ``alias="conservative"``, ``precision="fast"``. Ids are those of this exploration. Raises FusekitError that
+        says which order or invariant a decision breaks, and how to mend it.
+        """
+        options, words = Asked(self.options, self.graph).decide(decisions)
+        steps = run_passes(self.steps[0].graph, options)
+        decided = (*self.decisions, *words)
+        return replace(self, options=options, steps=(self.steps[0], *steps[1:]), made=None, decisions=decided)
 
     # ---- running it
 
@@ -229,10 +240,12 @@ class Exploration:
         """Outputs, mutated inputs, aliasing, dtypes, strides and exceptions against eager, on clones.
 
         Raises FusekitError where captures or explored arguments have other layouts by now, or the passes made no
-        segments to run.
+        segments to run. Without ``rtol`` and ``atol`` floats may differ by what the dtype's roundings in another order
+        come to; with ``precision="fast"`` also by the roundings that eager alone makes.
         """
         _ = self._plan  # its own errors are no facts about the function
-        return self._check(lambda leaves, inputs: self._execute(leaves, inputs), Tolerance(rtol, atol))
+        tolerance = Tolerance(rtol, atol, fast=self.options.precision == "fast")
+        return self._check(lambda leaves, inputs: self._execute(leaves, inputs), tolerance)
 
     def check_steps(self) -> dict[str, CheckReport]:
         """The same for the interpreter run on the graph after every pass: which pass broke it?"""
@@ -298,7 +311,7 @@ class Exploration:
     # ---- how it looks
 
     def __repr__(self) -> str:
-        lines = [f"exploration of {self.recording.name}"]
+        lines = [f"exploration of {self.recording.name}", *(f"  what if {one}" for one in self.decisions)]
         for step in self.steps:
             said = f"{len(step.explanations)} explanations" if step.explanations else ""
             lines.append(
@@ -359,12 +372,6 @@ def explore(fn: Callable[..., object], *args: object, options: Options | None = 
         steps = run_passes(recording.graph, chosen, lambda _: bar.update())
     first = Step(steps[0].name, steps[0].graph, steps[0].explanations, traced)
     return Exploration(fn, args, kwargs, chosen, recording, (first, *steps[1:]))
-
-
-_INSTEAD = (
-    "force a boundary with fk.cut(t), leave passes out or change their fields with fk.Options(passes=...), "
-    "SchedulePass(given=...) among them, and compare with fk.diff(x, y)"
-)
 
 
 def _outline(args: Sequence[object], kwargs: Mapping[str, object]) -> str:

@@ -333,7 +333,7 @@ class JitFunction:
 def _compiled(fn: Callable[..., object], options: Options, recording: Recording, numbers: Numbers) -> _Kept:
     """Passes, kernels and a plan for a recording of ``fn``."""
     steps = run_passes(recording.graph, options)
-    compiled = lower_graph(steps[-1].graph, options.backend)
+    compiled = lower_graph(steps[-1].graph, options.backend, options.precision)
     plan = plan_of(steps[-1].graph, compiled, recording.graph)
     return _Kept(plan, recording, Exploration(fn, (), {}, options, recording, steps, (compiled, plan)), numbers)
 

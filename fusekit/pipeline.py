@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +12,8 @@ from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant
 from fusekit.lower import CannotLower, Kernel, lower_segment
-from fusekit.passes import PIPELINE, Pass, SchedulePass
+from fusekit.lower.kernel import Precision
+from fusekit.passes import PIPELINE, Pass, SchedulePass, UserPass, as_pass
 from fusekit.run.compile import compile_kernel
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
@@ -22,6 +23,7 @@ from fusekit.why import Explanation
 
 _NOT_YET = {"alias": "exact", "random": "eager", "tune": False, "cuda_graph": False}
 BACKENDS = ("auto", "cpu", "cuda", "sim")
+PRECISIONS = ("eager", "fast")
 
 
 @dataclass(frozen=True)
@@ -29,17 +31,19 @@ class Options:
     """How a function is compiled.
 
     ``backend``: "auto" (by the arguments' device), "cpu", "cuda" (without a GPU it lowers and shows) or "sim" (CUDA's
-    kernels thread by thread, on small CPU tensors). ``precision``: "eager" rounds where eager rounds.
+    kernels thread by thread, on small CPU tensors). ``precision``: "eager" rounds where eager rounds;
+    "fast" only what is stored and what the program converts itself, and a product and a sum may become one rounding.
     ``strict``: a library call where a kernel was expected is an error. ``passes``: the pipeline, in order; without
-    ``segment`` every step can be looked at and ``check_steps`` interprets it, but there is nothing to run.
+    ``segment`` every step can be looked at and ``check_steps`` interprets it, but there is nothing to run. A function
+    of your own from a graph to a PassResult may stand among them, and a list is as good as a tuple.
     ``alias``: "exact" decides overlaps byte for byte. ``random``: "eager" has eager's bits. ``tune`` (try schedules)
     and ``cuda_graph`` (replay launches) are off. The last four have no other value yet.
     """
 
     backend: str = "auto"
-    precision: str = "eager"
+    precision: Precision = "eager"
     strict: bool = False
-    passes: tuple[Pass, ...] = field(default=PIPELINE, repr=False)
+    passes: Sequence[Pass] = field(default=PIPELINE, repr=False)
     alias: str = "exact"
     random: str = "eager"
     tune: bool = False
@@ -49,16 +53,22 @@ class Options:
         if self.backend not in BACKENDS:
             fix = f"use one of {', '.join(map(repr, BACKENDS))}"
             raise UnsupportedError(f"the backend {self.backend!r}", "Options(backend=...)", fix)
-        if self.precision != "eager":
-            raise UnsupportedError(f"the precision {self.precision!r}", "Options(precision=...)", 'use "eager"')
+        if self.precision not in PRECISIONS:
+            fix = f"use one of {', '.join(map(repr, PRECISIONS))}"
+            raise UnsupportedError(f"the precision {self.precision!r}", "Options(precision=...)", fix)
         for name, only in _NOT_YET.items():
             if getattr(self, name) != only:
                 what, fix = f"{name}={getattr(self, name)!r}", f"leave it out: so far it is {only!r}"
                 raise UnsupportedError(what, "Options", fix)
-        for one in self.passes:
-            if not (callable(one) and hasattr(one, "name")):
-                fix = "give passes such as fk.PIPELINE holds: a name, and a call from a graph to a PassResult"
-                raise FusekitError(f"{one!r:.60} is no pass", "Options(passes=...)", fix)
+        object.__setattr__(self, "passes", tuple(map(_as_pass, self.passes)))
+
+
+def _as_pass(one: object) -> Pass:
+    found = as_pass(one)
+    if found is None:
+        fix = "give passes such as fk.PIPELINE holds: a name, and a call from a graph to a PassResult"
+        raise FusekitError(f"{one!r:.60} is no pass", "Options(passes=...)", fix)
+    return found
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
         started = time.perf_counter()
         result = one(steps[-1].graph)
         steps.append(Step(one.name, result.graph, result.explanations, time.perf_counter() - started))
-        proven = getattr(one, "ensures", ())
+        proven = one.check(result.graph, proven) if isinstance(one, UserPass) else getattr(one, "ensures", ())
         if watch is not None:
             watch(steps[-1])
     if options.strict:
@@ -138,7 +148,7 @@ def _refuse_library_calls(steps: list[Step]) -> None:
         raise UnsupportedError(f"{graph.op(op).target} as a kernel ({why})", graph.op(op).origin or op, fix)
 
 
-def lower_graph(graph: Graph, backend: str = "auto") -> Compiled:
+def lower_graph(graph: Graph, backend: str = "auto", precision: Precision = "eager") -> Compiled:
     """The kernel of every pointwise segment; one that cannot be lowered runs op by op, and says why."""
     backend = backend_of(graph, backend)
     target, on_device = target_of(backend), backend_of(graph, "auto") == "cuda"
@@ -149,21 +159,21 @@ def lower_graph(graph: Graph, backend: str = "auto") -> Compiled:
             continue
         try:
             if target == "cpu" or (on_device and cuda.is_of_cpu(graph, segment)):
-                kernels[segment] = lower_segment(graph, segment)
+                kernels[segment] = lower_segment(graph, segment, precision=precision)
             else:
-                kernels[segment] = cuda.as_cuda(_for_cuda(graph, segment), graph)
+                kernels[segment] = cuda.as_cuda(_for_cuda(graph, segment, precision), graph)
         except CannotLower as refusal:
             refused[segment] = str(refusal)
     return Compiled(kernels, refused, backend)
 
 
-def _for_cuda(graph: Graph, segment: NodeId) -> Kernel:
+def _for_cuda(graph: Graph, segment: NodeId, precision: Precision) -> Kernel:
     """A kernel for a GPU; where no scheduler takes the segment, by the first simple schedule that lowers."""
     if not graph.segment(segment).schedule and choose(graph, segment, "cuda").scheduler is None:
         for schedule in simple(graph, segment, "cuda"):
             with suppress(CannotLower):
-                return lower_segment(graph, segment, schedule=schedule, target="cuda")
-    return lower_segment(graph, segment, target="cuda")
+                return lower_segment(graph, segment, schedule=schedule, target="cuda", precision=precision)
+    return lower_segment(graph, segment, target="cuda", precision=precision)
 
 
 def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., None]]:

@@ -23,6 +23,7 @@ LEVELS = (
     ("draw",),
     ("notebook",),
     ("pipeline",),
+    ("what_if",),
     ("exploration",),
     ("jit",),
     ("dynamo_backend",),

@@ -201,10 +201,8 @@ def _records(graph: Graph, kernels: Kernels) -> Iterator[Record]:
 
 def _race_row(graph: Graph, race: object) -> tuple[str, str]:
     load, store = race.load, race.store  # type: ignore[attr-defined]
-    verdict, remedy, untried = race.verdict.value, race.remedy, race.untried  # type: ignore[attr-defined]
+    verdict, remedy = race.verdict.value, race.remedy  # type: ignore[attr-defined]
     about = verdict if verdict == "never" else f"{verdict}: {'free' if remedy in ('', 'none needed') else remedy}"
-    if untried:
-        about += f" (not tried: {untried})"
     return f"load {_access_text(graph, load)}  ×  store {_access_text(graph, store)}", about
 
 

@@ -37,6 +37,7 @@ from fusekit.ir.payloads import (
     is_tuple,
 )
 from fusekit.ir.text import print_explanations, print_graph
+from fusekit.ir.trials import Trials
 
 __all__ = [
     "FUNCTIONAL",
@@ -76,6 +77,7 @@ __all__ = [
     "Tensor",
     "TensorDomain",
     "Transform",
+    "Trials",
     "Use",
     "diff",
     "empty_graph",

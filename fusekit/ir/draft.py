@@ -15,7 +15,7 @@ from fusekit.ir.domains import Axis, DomainKind, IterDomain, Transform
 from fusekit.ir.graph import Graph, Holder, edges_of
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Block, Boundary, Def, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
-from fusekit.why import Explanation, Reason
+from fusekit.why import Explanation, Merge, Reason
 
 if TYPE_CHECKING:
     from fusekit.ir.invariants import Invariant
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass gives: the next graph, and the explanations of what it did and declined, in order."""
+    """What a pass gives: the next graph, and the explanations of what it did and declined, in order; ``merges``: the
+    pairs of groups that a segmenter tried."""
 
     graph: Graph
     explanations: tuple[Explanation, ...]
+    merges: tuple[Merge, ...] = ()
 
 
 class Draft:
@@ -188,6 +190,24 @@ class Draft:
             raise KeyError(node)
         self._nx.nodes[node]["data"] = payload
         self._explain((node,), because)
+
+    def rewire(self, op: NodeId, operand: int, tensor: NodeId, *, because: Reason | None = None) -> None:
+        """Another tensor as operand number ``operand`` of an op."""
+        old = [(a, b, k) for a, b, k in self._nx.in_edges(op, keys=True) if k == ("use", operand)]
+        self._nx.remove_edges_from(old)
+        self._nx.add_edge(tensor, op, ("use", operand), data=Use(operand))
+        self._explain((op,), because, (tensor,))
+
+    def sweep(self) -> None:
+        """Without ops whose results are values that nothing takes, last ones first, and without places nobody names."""
+        for op in reversed(self._ops):
+            results = [t for _, t, key in self._nx.out_edges(op, keys=True) if key == "def"]
+            if results and not any(self._nx.out_degree(t) for t in results):
+                self._nx.remove_nodes_from([op, *results])
+        self._ops = [op for op in self._ops if op in self._nx]
+        unnamed = [n for n in self._nx if kind_of(n) == TENSOR and not self._nx.in_degree(n)]
+        lonely = [n for n in unnamed if all(key == "lives" for _, _, key in self._nx.out_edges(n, keys=True))]
+        self._nx.remove_nodes_from(lonely)
 
     def remove(self, node: NodeId, *, because: Reason | None = None) -> None:
         self._nx.remove_node(node)

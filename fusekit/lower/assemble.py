@@ -16,7 +16,9 @@ from fusekit.lower.program import (
     Accumulate,
     Assign,
     Cases,
+    Deliver,
     For,
+    Hold,
     If,
     Literal,
     Load,
@@ -26,24 +28,31 @@ from fusekit.lower.program import (
     Snapshot,
     Statement,
     Store,
+    Sync,
     Test,
 )
+from fusekit.lower.uses import walk
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How the loops run. ``kept``: load -> the snapshot it reads instead of memory."""
+    """How the loops run. ``kept``: load -> the snapshot it reads instead of memory. ``waits``: where the threads of a
+    block wait for one another: (loops around, the loop behind it, or None for the stores). ``holds``: stores for last.
+    """
 
     snapshots: Sequence[Snapshot]
     kept: dict[str, str]
     reverse: bool
     parallel: bool
+    waits: frozenset[tuple[Path, tuple[int, int] | None]] = frozenset()
+    holds: tuple[Hold, ...] = ()
 
 
 def assemble(graph: Graph, nest: Nest, ways: Ways) -> Program:
     """The program."""
     maker = _Assembler(nest, ways)
-    body = (*ways.snapshots, *maker.level(()))
+    last = (Deliver(ways.holds),) if ways.holds else ()
+    body = (*nest.checks, *ways.snapshots, *ways.holds, *maker.level(()), *last)
     return Program(_params(nest, graph), body, nest.loops.axes, nest.loops.lanes)
 
 
@@ -70,6 +79,8 @@ class _Assembler:
             out += [c for folded in folds for c in folded.combine if c.over != "blocks"]
             out += [c for folded in folds for c in folded.combine if c.over == "blocks"]
             out += [folded.finish for folded in folds if folded.init.count is None]
+        if (path, None) in self.ways.waits:
+            out.append(Sync())
         for step in range(self._steps(path)):
             out += self._roots(path, step, Store)
         return tuple(out)
@@ -91,6 +102,8 @@ class _Assembler:
             stop = self.nest.stops.get(var)
             end = None if stop is None else Form.of(stop.extent) - (stop.form - Form.of(var))
             parallel = self.ways.parallel and var in self.nest.loops.shared and depth == 0
+            if (path, (step, at)) in self.ways.waits:
+                out.append(Sync())
             out.append(For(var, self.level((*path, (step, at))), self.ways.reverse, parallel, end))
         return out
 
@@ -118,9 +131,14 @@ class _Assembler:
         statement = item.statement
         if not isinstance(statement, Load):
             return statement
-        clamp = None if self._is_inside(item) else item.extent
+        clamp = None if self._is_inside(item) and not self._is_at_once(item) else item.extent
         memory = self.ways.kept.get(item.name, statement.memory)
         return Load(statement.name, memory, statement.address, statement.dtype, clamp, statement.ops, statement.lanes)
+
+    def _is_at_once(self, item: Item) -> bool:
+        """Is the address looked up while another thread may still find that it lies outside?"""
+        looked_up = isinstance(item.statement, Load) and not item.statement.address.free.isdisjoint(self.nest.data)
+        return looked_up and bool(self.nest.checks and self.nest.loops.axes)
 
     def _is_inside(self, item: Item) -> bool:
         """Does the load stay in its tensor wherever it is computed?"""
@@ -163,6 +181,7 @@ def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
     numbers, blocks = dict(nest.names.numbers), graph.blocks()
     recorded = {number.index: number for number in graph.numbers()}
     known = nest.loops.given.union(nest.loops.order, nest.data, [nest.loops.lanes] if nest.loops.lanes else [])
+    known = known.union(s.var for s in walk(nest.checks) if isinstance(s, For))
     for form in forms_of(nest):
         for var in form.free - known:
             index = int(var.name[1:])  # a parameter whose call became an index: only forms still name it
@@ -176,6 +195,7 @@ def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
 
 def forms_of(nest: Nest) -> Iterable[Form]:
     """Every index form that a statement of the nest holds."""
+    yield from (s.address for s in walk(nest.checks) if isinstance(s, Load))
     for item in nest.items:
         match item.statement:
             case Load(address=address):

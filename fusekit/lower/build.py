@@ -11,6 +11,7 @@ from fusekit.domains import Placed, Reference
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Layout
+from fusekit.lower.checks import checks
 from fusekit.lower.contexts import Ranges, contexts, simplify, visible
 from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
 from fusekit.lower.items import Item, Path, Result
@@ -19,7 +20,7 @@ from fusekit.lower.loops import Loops, is_thread, loops_of
 from fusekit.lower.names import Names
 from fusekit.lower.nest import Puller
 from fusekit.lower.placement import anchored
-from fusekit.lower.program import ALWAYS, Accumulate, Cases, Store, Test
+from fusekit.lower.program import ALWAYS, Accumulate, Cases, Statement, Store, Test
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
@@ -61,7 +62,8 @@ class Nest:
     """The flat list, in an order in which it can run; ``cases`` says when each item matters where it stands.
 
     ``data``: variables of index forms that are scalars of the kernel. ``stops``: loops that end early. ``kept``: arrays
-    that carry values from one pass over a loop to a later one.
+    that carry values from one pass over a loop to a later one. ``checks``: what looks at indices before all of it.
+    ``is_paired``: an iteration does what others, with which it swaps elements, would do (``fusekit.lower.orbits``).
     """
 
     loops: Loops
@@ -73,6 +75,8 @@ class Nest:
     data: frozenset[Var]
     stops: dict[Var, Guard]
     kept: tuple[Kept, ...] = ()
+    checks: tuple[Statement, ...] = ()
+    is_paired: bool = False
 
     def guards_of(self, case: Iterable[tuple[str, bool]]) -> tuple[tuple[tuple[Guard, ...], bool], ...]:
         """(guards of a test, do they hold?) for each atom of a case."""
@@ -82,11 +86,15 @@ class Nest:
 
 @dataclass(frozen=True)
 class Segment:
-    """What is lowered: the roots (fk.store and fk.reduce ops in program order) and the space that they run over."""
+    """What is lowered: the roots (fk.store and fk.reduce ops in program order) and the space that they run over.
+
+    ``checks``: fk.check_index ops, which come before any store.
+    """
 
     graph: Graph
     roots: tuple[NodeId, ...]
     reference: Reference
+    checks: tuple[NodeId, ...] = ()
 
 
 def build(segment: Segment, schedule: Schedule, target: Target, reserved: Iterable[str], limit: int) -> Nest:
@@ -117,7 +125,8 @@ def _build(
     plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
     inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
-    return _Builder(target, plans, stops, schedule.placements.persist, Puller(graph, names, limit, loops, inline)).run()
+    puller = Puller(graph, names, limit, loops, inline, exact=target.exact)
+    return _Builder(target, plans, stops, schedule.placements.persist, puller, segment.checks).run()
 
 
 def _anchors(segment: Segment) -> Iterator[tuple[NodeId, Layout]]:
@@ -153,6 +162,7 @@ class _Builder:
     stops: dict[Var, Guard]
     persist: tuple[NodeId, ...] | None
     puller: Puller
+    checks: tuple[NodeId, ...] = ()
     roots: list[Root] = field(default_factory=list[Root])
     folds: dict[tuple[NodeId, tuple[Form, ...]], Folded] = field(
         default_factory=dict[tuple[NodeId, tuple[Form, ...]], Folded]
@@ -174,9 +184,10 @@ class _Builder:
             tests = {test for root in self.roots for case in root.cases for test, _ in case}
             items = list(used(items, {root.statement.value for root in self.roots} | tests))
         data = frozenset(self.puller.positions)
-        folds = tuple(self.folds.values())
+        folds, names = tuple(self.folds.values()), self.puller.names
+        before = checks(self.puller.graph, self.checks, names, self.loops.axes)
         return Nest(
-            self.loops, tuple(items), tuple(self.roots), folds, cases, self.puller.names, data, self.stops, tuple(kept)
+            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before
         )
 
     def _cases(self, items: Sequence[Item]) -> dict[str, Cases]:
@@ -225,6 +236,8 @@ class _Builder:
         graph = self.puller.graph
         block, region = _place(graph, graph.operands(plan.op)[1])
         name = self.puller.pull(plan.tensor, plan.index)
+        if not self.target.rounds:
+            name = self.puller.rounded(name, region.dtype, plan.op)
         address = region.address(plan.index)
         guards = (*guards, *self._one_thread(address, guards))
         path = self._path(plan)

@@ -16,7 +16,7 @@ from fusekit.lower.loops import Loops, is_block, is_thread
 from fusekit.lower.names import Names
 from fusekit.lower.program import Combine, Finish, Fold, Init, LaunchAxis
 from fusekit.lower.refuse import CannotLower
-from fusekit.lower.target import Target
+from fusekit.lower.target import Target, lifted
 from fusekit.schedule.plan import Plan
 
 
@@ -54,7 +54,8 @@ class Folded:
         result = names.fresh(_RESULTS.get(fold, fold.value))
         extents = [var.extent for var in plan.inside]
         at = row_major(map(Form.of, plan.inside), extents) if extents else None
-        finish = Finish(result, name, fold, held, graph.tensor(tensor).dtype, (plan.op,), vector, at)
+        made = lifted(graph.tensor(tensor).dtype, target.exact)
+        finish = Finish(result, name, fold, held, made, (plan.op,), vector, at)
         init = Init(name, fold, held, lanes, prod(extents) if extents else None)
         return Folded(plan.op, tensor, plan.kept, init, combine, finish, path, plan.steps[plan.level])
 

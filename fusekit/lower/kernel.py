@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from fusekit.ir import Graph
 from fusekit.ir import Segment as SegmentPayload
 from fusekit.lower.assemble import Ways, assemble
 from fusekit.lower.build import Nest, Segment, build
+from fusekit.lower.checks import CHECK, check_ops
 from fusekit.lower.hazards import Protected, protect
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
 from fusekit.lower.program import For, Load, Param, Program, Store
@@ -30,6 +31,7 @@ from fusekit.schedule.simple import simple
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200
+Precision = Literal["eager", "fast"]
 # Elements from which on threads save more (100 us a million, serially) than they cost to start and to wait for.
 PARALLEL_FROM = 1 << 20
 
@@ -40,6 +42,8 @@ class Kernel:
 
     ``order``: "any" when the record says that iterations may run in any order, else the way the loops must run.
     ``lines``: source line (from 1) and the ops that it computes. ``copies``: snapshots taken by each call.
+    ``checks``: looks at indices, before which nothing is stored; where one is bad the kernel ends, and gives back 1.
+    ``precision``: "eager" rounds where eager does; "fast" only where it stores, and may contract.
     """
 
     name: str
@@ -51,6 +55,8 @@ class Kernel:
     lines: tuple[tuple[int, tuple[NodeId, ...]], ...]
     copies: int
     program: Program
+    checks: tuple[NodeId, ...] = ()
+    precision: Precision = "eager"
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{param.name}: {param.kind}" for param in self.params)
@@ -77,14 +83,15 @@ def lower_segment(
     ordered: bool = True,
     threaded: bool = True,
     most_values: int = MOST_VALUES,
+    precision: Precision = "eager",
 ) -> Kernel:
     """The kernel of a segment, or of some fk.store ops.
 
     ``schedule``: how its loops run; without one, as the segment says, else as a scheduler has it. ``ordered``: may the
     kernel rely on the order of its loops? (A CPU's may, a GPU's not.) ``threaded``: may a large kernel whose iterations
-    need no order share its outermost loop out to threads? Raises CannotLower, and IllegalTransform for a schedule.
+    need no order share its outermost loop out to threads? ``precision``: "fast" rounds only what is stored. Raises CannotLower, and IllegalTransform for a schedule.
     """
-    role = TARGETS[target]
+    role = replace(TARGETS[target], exact=precision == "eager")
     graph, segment = as_segment(graph, segment)
     roots = _roots(graph, segment)
     name = _kernel_name(graph, roots)
@@ -92,13 +99,14 @@ def lower_segment(
     if not roots or reference is None:
         source = print_cpu(Program((), ()), name, graph)
         return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
-    whole = Segment(graph, roots, reference)
+    whole = Segment(graph, roots, reference, check_ops(graph, segment))
     nest = _nest(whole, segment, schedule, role, most_values)
     safe = protect(nest, ordered and role.ordered)
-    ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", threaded and _is_parallel(nest, safe))
+    nest, is_parallel = safe.nest, threaded and _is_parallel(nest, safe)
+    ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", is_parallel, safe.waits, safe.later)
     program = assemble(graph, nest, ways)
     source = _printer(target)[1](program, name, graph, _notes(graph, nest))
-    return _kernel(source, program, nest, safe)
+    return replace(_kernel(source, program, nest, safe, whole.checks), precision=precision)
 
 
 def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Target, limit: int) -> Nest:
@@ -139,10 +147,10 @@ def _is_parallel(nest: Nest, safe: Protected) -> bool:
     return outermost == {(0, 0)} and order[0] in nest.loops.shared and all(folded.path for folded in nest.folds)
 
 
-def _kernel(source: Source, program: Program, nest: Nest, safe: Protected) -> Kernel:
+def _kernel(source: Source, program: Program, nest: Nest, safe: Protected, checks: tuple[NodeId, ...]) -> Kernel:
     return Kernel(
         source.name, source.text, program.params, nest.loops.space, safe.order, safe.races, source.lines,
-        len(safe.snapshots), program,
+        len(safe.snapshots), program, checks,
     )  # fmt: skip
 
 
@@ -159,7 +167,7 @@ def can_lower(graph: Graph, op: NodeId) -> str | None:
 
 
 _WORDS = ("load", "store", "window", "overlay", "fill", "iota", "cast", "bits", "reduce", "take", "gather")
-OURS = frozenset(f"fk.{word}" for word in _WORDS)
+OURS = frozenset([*(f"fk.{word}" for word in _WORDS), CHECK])
 
 
 def _dtype_problem(graph: Graph, tensor: NodeId) -> str | None:

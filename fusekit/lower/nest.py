@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from fusekit.dtypes import I64, DType
+from fusekit.dtypes import F32, I64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, print_form, substitute
 from fusekit.ir import Graph, Guard, Number
@@ -36,7 +36,8 @@ from fusekit.lower.program import (
     Test,
 )
 from fusekit.lower.refuse import CannotLower, NoVectors
-from fusekit.lower.scalars import scalar_of
+from fusekit.lower.scalars import scalar_of, unrounded
+from fusekit.lower.target import lifted
 from fusekit.schedule.plan import open_guards
 
 Index = tuple[Form, ...]
@@ -49,7 +50,8 @@ class Puller:
     """Grows the list of statements; ``items`` keeps operands before users.
 
     ``path``: the loops of the root for which values are pulled. ``inline``: reductions over single elements.
-    ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is.
+    ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is. ``exact``: is
+    every op's result rounded to its dtype?
     """
 
     graph: Graph
@@ -58,6 +60,7 @@ class Puller:
     loops: Loops
     inline: frozenset[NodeId] = frozenset()
     path: Path = ()
+    exact: bool = True
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     tests: dict[tuple[tuple[Guard, ...], Path], str] = field(default_factory=dict[tuple[tuple[Guard, ...], Path], str])
     finished: dict[Key, Result] = field(default_factory=dict[Key, Result])
@@ -102,6 +105,17 @@ class Puller:
         item, known = self.items[name], ("repeated", name)
         if known not in self._made:
             statement = Assign(self.names.fresh(f"{name}_lanes"), Name(name), dtype, (op,), True)
+            self._made[known] = self._add(replace(item, statement=statement, uses=((name, frozenset()),), block=None))
+        return self._made[known]
+
+    def rounded(self, name: str, dtype: DType, op: NodeId) -> str:
+        """A scalar as memory would hold it: where ops do not round, one of a half may have more digits."""
+        item, known = self.items[name], ("rounded", name, dtype)
+        if lifted(dtype, self.exact) == dtype or isinstance(item.statement, Load):
+            return name
+        if known not in self._made:
+            value = Convert(Name(name), F32, dtype)
+            statement = Assign(self.names.fresh(f"{name}_{dtype}"), value, dtype, (op,), item.lanes)
             self._made[known] = self._add(replace(item, statement=statement, uses=((name, frozenset()),), block=None))
         return self._made[known]
 
@@ -250,10 +264,13 @@ class Puller:
                 names, wanted = [], "first"
             case "fk.cast" | "fk.bits" | "fk.reduce" if kinds[0] == payload.dtype:
                 return names[0]
+            case "fk.cast" | "fk.reduce" if lifted(payload.dtype, self.exact) == lifted(kinds[0], self.exact):
+                return names[0]
             case "fk.cast" | "fk.reduce":
-                expr = Convert(Name(names[0]), kinds[0], payload.dtype)
+                expr = Convert(Name(names[0]), kinds[0], lifted(payload.dtype, self.exact))
                 wanted = f"{names[0]}_{payload.dtype}"
             case "fk.bits":
+                names = [self.rounded(names[0], kinds[0], node)]
                 expr, wanted = Bits(Name(names[0]), kinds[0], payload.dtype), f"{names[0]}_bits"
             case "fk.fill":
                 expr, wanted = self._number(op.kwarg("value"), payload.dtype), "fill"
@@ -363,9 +380,13 @@ class Puller:
             raise CannotLower(scalar)
         for number in scalar.numbers:
             self.names.number(number)
+        # A conversion that the program writes is no intermediate rounding: it is what it asks for.
+        exact = self.exact or self.graph.op(node).target == "aten._to_copy.default"
+        if not exact:
+            scalar = unrounded(scalar)
         operands: list[Name | Convert] = []
         for tensor, name, dtype in zip(self.graph.operands(node), names, scalar.operands, strict=True):
-            own = self.graph.tensor(tensor).dtype
+            own, dtype = lifted(self.graph.tensor(tensor).dtype, self.exact), lifted(dtype, exact)
             operands.append(Name(name) if own == dtype else Convert(Name(name), own, dtype))
         return Apply(scalar, tuple(operands), scalar.result)
 

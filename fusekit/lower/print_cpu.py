@@ -17,15 +17,18 @@ from fusekit.lower.program import (
     Accumulate,
     Assign,
     Combine,
+    Deliver,
     Finish,
     Fold,
     For,
+    Hold,
     If,
     Init,
     Load,
     Program,
     Snapshot,
     Statement,
+    Stop,
     Store,
     Sync,
     Test,
@@ -36,7 +39,7 @@ from fusekit.lower.program import (
 from fusekit.ops import functions
 
 FOLDS = ("sum_any", "prod_any", "max_any", "min_any", "is_first_max", "is_first_min")
-RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", "where", *FOLDS, *functions()})
+RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", "hold", "deliver", "where", *FOLDS, *functions()})
 
 
 def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = ()) -> Source:
@@ -49,6 +52,8 @@ def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = 
     kept = [s for s in program.body if isinstance(s, Snapshot)]
     for snapshot in kept:
         printer.put(f"release({snapshot.name}, {snapshot.first})")
+    if any(isinstance(s, Stop) for s in program.body):
+        printer.put("return np.int64(0)")
     if not program.body:
         printer.put("pass")
     head = printer.imports()
@@ -86,6 +91,13 @@ class _Printer(Printer):
             case Snapshot(name, memory, first, last):
                 self.memory |= {"snapshot", "release"}
                 self.put(f"{name} = snapshot({memory}, {first}, {last})  # as it was before the stores below")
+            case Hold(name, memory, first, last):
+                self.memory.add("hold")
+                self.put(f"{name} = hold({first}, {last})  # bytes of {memory} that wait until all loads are done")
+            case Deliver(holds):
+                self.memory.add("deliver")
+                for one in holds:
+                    self.put(f"deliver({one.memory}, {one.name}, {one.first}, {one.last})")
             case If(cases, body):
                 self.put(f"if {cases_text(cases)}:")
                 self.nested(body)
@@ -111,6 +123,9 @@ class _Printer(Printer):
                 self.put(f"{tile}[{self.number(at)}] = {value}")
             case TileLoad(name, tile, at):
                 self.put(f"{name} = {tile}[{self.number(at)}]")
+            case Stop(name):
+                self.put(f"if {name}:")
+                self.put("    return np.int64(1)  # before anything is stored: the caller looks at the indices and raises")
             case Combine() | Sync():
                 raise TypeError(f"a CPU has no {type(statement).__name__}")
             case _:

@@ -27,15 +27,18 @@ from fusekit.lower.program import (
     Accumulate,
     Assign,
     Combine,
+    Deliver,
     Finish,
     Fold,
     For,
+    Hold,
     If,
     Init,
     Load,
     Program,
     Snapshot,
     Statement,
+    Stop,
     Store,
     Sync,
     Test,
@@ -65,7 +68,7 @@ _ACCESS = {
 _ACROSS = {f"{level}_{word}" for level in ("warp", "block") for word in ("sum", "prod", "max", "min")}
 RESERVED_CUDA = frozenset({
     "np", "math", LANES, "bx", "by", "bz", "tx", "ty", "tz", "partials", "counters", "each_lane", "last_block",
-    "shared_memory", "shuffle_xor", "sync_threads", "div_u32", "mod_u32", "max_nan", "min_nan",
+    "shared_memory", "shuffle_xor", "stop", "sync_threads", "div_u32", "mod_u32", "max_nan", "min_nan",
     "repeat_lanes", *AXES.values(),
     *(f"{word}_lanes" for word in ("sum", "prod", "max", "min")), *ARG.values(), *_ACCESS, *_ACROSS, *functions(),
 })  # fmt: skip
@@ -211,8 +214,14 @@ class CudaPrinter(AccessPrinter):
                 self.tile_load(statement)
             case TileStore():
                 self.tile_store(statement)
+            case Hold() | Deliver():
+                for text in self.threads.held(statement):
+                    self.put(text)
             case Snapshot(name, memory):
                 self.put(f"# {name}: {memory} as it was before this kernel")
+            case Stop(name):
+                self.put(f"if {name}:")
+                self.put("    stop()  # as eager asserts; look-ups below are kept in bounds")
             case _:
                 assert_never(statement)
 

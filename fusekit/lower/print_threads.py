@@ -16,7 +16,7 @@ from fusekit.ir import Parallel
 from fusekit.lower import scalars
 from fusekit.lower.folds import ARG, WORDS, carried, joined
 from fusekit.lower.print_lanes import Run
-from fusekit.lower.program import Combine, Fold, LaunchAxis, Program
+from fusekit.lower.program import Combine, Deliver, Fold, Hold, LaunchAxis, Program
 from fusekit.lower.uses import walk
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class Grid:
 
 
 def scratch_of(program: Program) -> Scratch:
-    """What the program's combines over blocks need."""
+    """What the program's combines over blocks need, or its stores that wait for all blocks."""
+    if holds := [s for s in program.body if isinstance(s, Hold)]:
+        return Scratch(_room_of(holds)[-1], 1)
     combines = [s for s in walk(program.body) if isinstance(s, Combine) and s.over == "blocks"]
     if not combines:
         return Scratch()
@@ -128,6 +130,14 @@ def _starts(program: Program, combines: Sequence[Combine]) -> list[int]:
         results = Grid.of(program, combine).results
         parts = [carried(combine.dtype), *([I64] if combine.fold.is_arg else [])]
         starts.append(starts[-1] + sum(_padded(results * part.width) for part in parts))
+    return starts
+
+
+def _room_of(holds: Sequence[Hold]) -> list[int]:
+    """Where each has its bytes in scratch memory, as far from a multiple of 16 as at home; the last number is the end."""
+    starts = [0]
+    for hold in holds:
+        starts.append(starts[-1] + _padded(hold.size + WIDEST))
     return starts
 
 
@@ -308,3 +318,26 @@ class Threads:
         loads = [self._loads("load", base, grid.place(k), dtype, grid.lanes) for _, base, dtype in places]
         lines = [*self._start(held, fold), f"for {k} in {span}:", f"    {self._join(held, fold, loads)}"]
         return lines + (self._across(held, fold, list(grid.shared)) if grid.shared else [])
+
+    # ---- stores that wait for all blocks
+
+    def held(self, statement: Hold | Deliver) -> list[str]:
+        """The address under which stores wait; the last block moves what waits, the others return."""
+        program = self.printer.program
+        if isinstance(statement, Hold):
+            holds = [s for s in program.body if isinstance(s, Hold)]
+            start = _room_of(holds)[holds.index(statement)] + statement.first % WIDEST - statement.first
+            place = f"partials {'-' if start < 0 else '+'} {abs(start)}" if start else "partials"
+            return [f"{statement.name} = {place}  # bytes of {statement.memory} that wait until all loads are done"]
+        blocks = [axis for axis in program.axes if axis.parallel.is_block]
+        mine, step = linear(self.block)
+        lines = [f"if not last_block(counters, shared_memory(4), {linear(blocks)[1]}):", "    return"]
+        for one in statement.holds:
+            k, width = self.printer.fresh("k"), one.dtype.width
+            word = f"u{8 * width}"
+            rest = f" + {one.first % width}" if one.first % width else ""
+            to, wait = one.memory + rest, one.name + rest
+            first, last = (edge // width for edge in (one.first, one.last))
+            lines.append(f"for {k} in range({first} + {mine}, {last}, {step}):")
+            lines.append(f"    store_{word}({to}, {k}, load_{word}({wait}, {k}))")
+        return lines

@@ -19,6 +19,7 @@ from fusekit.lower.program import (
     Expr,
     Literal,
     Name,
+    Outside,
     Parameter,
     Position,
     Select,
@@ -106,6 +107,9 @@ class Printer:
                 return self.select(test, inside.name, outside.name)
             case Apply(scalar, operands, _):
                 return scalars.apply(scalar, [self.expr(operand) for operand in operands])
+            case Outside(of, low, high, ignore):
+                text = f"({of} < {low}) | ({of} >= {high})"
+                return text if ignore is None else f"({text}) & ({of} != {ignore})"
             case _:
                 assert_never(expr)
 

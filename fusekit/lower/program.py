@@ -3,9 +3,9 @@
 ::
 
     Program   = params, body, axes, lanes
-    Statement = Load | Assign | Test | Store | Snapshot | If | For
+    Statement = Load | Assign | Test | Store | Snapshot | If | For | Stop
               | Init | Accumulate | Combine | Finish | Sync | Tile | TileStore | TileLoad
-    Expr      = Name | Literal | Parameter | Position | Convert | Bits | Apply | Select
+    Expr      = Name | Literal | Parameter | Position | Convert | Bits | Apply | Select | Outside
 
 A scalar of dtype bf16 or f16 is held as the float32 of the same value; loads widen it and stores narrow it.
 Positions and addresses are index forms over loop variables, the axes of the launch, the graph's parameters, and
@@ -109,7 +109,17 @@ class Select:
     dtype: DType
 
 
-Expr = Name | Literal | Parameter | Position | Convert | Bits | Apply | Select
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Is the integer neither in ``[low, high)`` nor ``ignore``?"""
+
+    of: str
+    low: int
+    high: int
+    ignore: int | None = None
+
+
+Expr = Name | Literal | Parameter | Position | Convert | Bits | Apply | Select | Outside
 
 
 # ---- statements ---------------------------------------------------------------------------------------------------
@@ -175,6 +185,31 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """``name`` stands for ``memory`` for stores to bytes ``first`` to ``last``, which wait until all loads are done.
+
+    They are elements of ``dtype``, and every one of them is stored. Behind the snapshots in the body.
+    """
+
+    name: str
+    memory: str
+    first: int
+    last: int
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """What waits in ``holds`` moves to its memory: on a GPU by the last block, all others end here. Ends the body."""
+
+    holds: tuple[Hold, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     """``body`` where one of the cases holds; the scalars that it makes are zero elsewhere."""
 
@@ -194,6 +229,15 @@ class For:
     reverse: bool = False
     parallel: bool = False
     stop: Form | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where the bool ``name`` is true the kernel ends here. A CPU's returns 1 instead of 0; a GPU's asserts, as eager
+    does. Stops, and the loops that find what they hang on, lead the body: nothing is stored before.
+    """
+
+    name: str
 
 
 # ---- reductions ---------------------------------------------------------------------------------------------------
@@ -323,7 +367,7 @@ class Sync:
 
 
 Statement = (
-    Load | Assign | Test | Store | Snapshot | If | For
+    Load | Assign | Test | Store | Snapshot | If | For | Stop
     | Init | Accumulate | Combine | Finish | Sync | Tile | TileStore | TileLoad
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from fusekit.dtypes import BF16, BOOL, F16, F64, I64, DType
@@ -84,6 +85,28 @@ def parameter(name: str, example: int | float, dtype: DType) -> str:
     return parameter_text(name, example, dtype)
 
 
+def unrounded(scalar: Scalar) -> Scalar:
+    """The scalar form without the rounding of halves: registers of float32 keep what they have."""
+    body = scalar.body
+    for dtype in HALVES:
+        while (at := body.find(f"to_{dtype}(")) >= 0:
+            start = body.index("(", at)
+            end = _closing(body, start)
+            is_whole = at == 0 and end == len(body) - 1
+            body = body[1 + start : end] if is_whole else body[:at] + body[start:]
+    return replace(scalar, body=body)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the bracket at ``start`` closes."""
+    depth = 0
+    for k in range(start, len(text)):
+        depth += (text[k] == "(") - (text[k] == ")")
+        if not depth:
+            return k
+    raise ValueError(f"{text!r}: no bracket closes the one at {start}")
+
+
 def apply(scalar: Scalar, operands: Sequence[str]) -> str:
     """The body with operands put in."""
     texts = [text if _SIMPLE.fullmatch(text) else f"({text})" for text in operands]
@@ -136,4 +159,5 @@ __all__ = [
     "register",
     "scalar_of",
     "unpack",
+    "unrounded",
 ]

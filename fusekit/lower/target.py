@@ -20,6 +20,8 @@ class Target:
     whole vectors; all others are loops. ``shared``: types whose loop may be shared out to threads of a CPU.
 
     ``ordered``: do loops run in their order? ``wide``: are sums of float32 accumulated in float64?
+    ``exact``: is every op's result rounded to its dtype, as eager rounds? (Else only what is stored, and what the
+    program itself converts.) ``rounds``: does a store of a half round, whatever the register holds?
     """
 
     name: Name
@@ -29,6 +31,8 @@ class Target:
     shared: frozenset[Parallel] = frozenset()
     ordered: bool = True
     wide: bool = False
+    exact: bool = True
+    rounds: bool = False
 
     def accumulator(self, fold: Fold, source: DType) -> DType:
         """The dtype in which elements of ``source`` are folded; halves are float32 in registers."""
@@ -49,5 +53,11 @@ CUDA = Target(
     expand=frozenset({Parallel.UNROLL}),
     lanes=frozenset({Parallel.VECTORIZE}),
     ordered=False,
+    rounds=True,
 )
 TARGETS = {"cpu": CPU, "cuda": CUDA}
+
+
+def lifted(dtype: DType, exact: bool) -> DType:
+    """The dtype that an op's result is rounded to: of a half's without exactness that of its register."""
+    return F32 if not exact and dtype.is_floating and dtype.width == 2 else dtype

@@ -14,19 +14,23 @@ from fusekit.lower.program import (
     Bits,
     Combine,
     Convert,
+    Deliver,
     Expr,
     Finish,
     For,
+    Hold,
     If,
     Init,
     Literal,
     Load,
     Name,
+    Outside,
     Parameter,
     Position,
     Select,
     Snapshot,
     Statement,
+    Stop,
     Store,
     Sync,
     Test,
@@ -57,6 +61,8 @@ def expr_reads(expr: Expr) -> Iterator[str]:
             yield of.name
         case Select(test, inside, outside, _):
             yield from (test, inside.name, outside.name)
+        case Outside(of=of):
+            yield of
         case Apply(scalar, operands, _):
             for operand in operands:
                 yield from expr_reads(operand)
@@ -90,9 +96,9 @@ def reads(statement: Statement) -> Iterator[str]:
         case Combine(name=name, at=form):
             yield name
             yield from names_in(form)
-        case Finish(of=of):
-            yield of
-        case Init() | Snapshot() | Sync() | Tile():
+        case Finish(of=name) | Stop(name=name):
+            yield name
+        case Init() | Snapshot() | Hold() | Deliver() | Sync() | Tile():
             pass
         case _:
             assert_never(statement)
@@ -114,7 +120,7 @@ def walk(body: Iterable[Statement]) -> Iterator[Statement]:
 def made(statement: Statement) -> str | None:
     """The name that a statement makes or changes."""
     match statement:
-        case Load() | Assign() | Test() | Init() | Accumulate() | Combine() | Finish() | TileLoad() | Tile():
+        case Load() | Assign() | Test() | Init() | Accumulate() | Combine() | Finish() | TileLoad() | Tile() | Hold():
             return statement.name
         case _:
             return None

@@ -3,7 +3,7 @@
 Everything is in bytes of a block. A layout's offset may hang on parameters; what is said then holds for all of them.
 """
 
-from fusekit.memory.access import Access, Race, Unless, Verdict
+from fusekit.memory.access import Access, Race, Refused, Unless, Verdict
 from fusekit.memory.blocks import join
 from fusekit.memory.checks import (
     Status,
@@ -26,6 +26,7 @@ __all__ = [
     "Kind",
     "Overlap",
     "Race",
+    "Refused",
     "Relation",
     "Remedies",
     "Status",

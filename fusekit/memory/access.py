@@ -10,9 +10,11 @@ from fusekit.index import Form, Var
 from fusekit.ir import Guard
 
 INNERMOST = 99
+NONE_NEEDED = "none needed"
 BEFORE_LOOP, BEFORE_INNER = "read before the loop", "read before the inner loop"
-FORWARD, BACKWARD, SNAPSHOT, NONE_NEEDED = "loop order forward", "loop order backward", "snapshot", "none needed"
-PAIRING, LAST_BLOCK, BARRIER = "pairing of orbits", "store left to the last block", "block barrier"
+FORWARD, BACKWARD = "loop order forward", "loop order backward"
+BARRIER, PAIRING, LAST_BLOCK = "block barrier", "pairing of orbits", "store left to the last block"
+SNAPSHOT, LAUNCH = "snapshot", "another launch"
 
 
 class Verdict(Enum):
@@ -47,11 +49,21 @@ class Access:
     depth: int = INNERMOST
 
 
+class Refused(NamedTuple):
+    """A remedy that was looked at and not taken, and why."""
+
+    remedy: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Race:
     """``forward``: every conflict loads at an iteration before the store's, so loops that run upwards are right;
-    ``backward`` the other way round. ``remedy`` is empty until ``remedies`` chose one. ``untried`` names a better
-    remedy that is not built."""
+    ``backward`` the other way round. ``together``: every conflict is among threads of one block, in one pass of the
+    loops around both. ``mutual``: of any two iterations that meet, each loads what the other stores.
+
+    ``remedy`` is empty until ``remedies`` chose one; ``considered``: the others.
+    """
 
     load: Access
     store: Access
@@ -59,7 +71,9 @@ class Race:
     forward: bool = True
     backward: bool = True
     remedy: str = NONE_NEEDED
-    untried: str = ""
+    together: bool = False
+    mutual: bool = False
+    considered: tuple[Refused, ...] = ()
 
 
 def is_parameter(var: Var) -> bool:

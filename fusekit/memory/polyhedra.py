@@ -8,40 +8,33 @@ from typing import Any
 
 from fusekit.index import Div, Form, Var
 from fusekit.ir import Guard
-from fusekit.memory.access import (
-    BARRIER,
-    BEFORE_INNER,
-    BEFORE_LOOP,
-    LAST_BLOCK,
-    PAIRING,
-    Access,
-    Race,
-    Unless,
-    Verdict,
-    is_parameter,
-)
+from fusekit.memory.access import BEFORE_INNER, BEFORE_LOOP, Access, Race, Unless, Verdict, is_parameter
 
 
-def decide(load: Access, store: Access, loop: tuple[Var, ...], single: bool, budget: int) -> Race:
+def decide(
+    load: Access, store: Access, loop: tuple[Var, ...], threads: frozenset[Var], single: bool, budget: int
+) -> Race:
     """The verdict after at most ``budget`` operations; ``single``: elements are the same bytes or share none."""
     import islpy as isl
 
     context = isl.Context()  # its own: the budget counts from zero, and threads stay apart
     context.set_max_operations(budget)
     try:
-        return _ask(isl, context, load, store, loop, single)
+        return _ask(isl, context, load, store, loop, threads, single)
     except isl.Error:
-        return Race(load, store, Verdict.TOO_HARD, False, False, "", _broadcast(load, loop))
+        return Race(load, store, Verdict.TOO_HARD, False, False, "")
 
 
-def _ask(isl: Any, context: Any, load: Access, store: Access, loop: tuple[Var, ...], single: bool) -> Race:
+def _ask(
+    isl: Any, context: Any, load: Access, store: Access, loop: tuple[Var, ...], threads: frozenset[Var], single: bool
+) -> Race:
     outer = loop[: min(load.depth, store.depth)]
     reads, writes = (isl.Map(_map_text(x, outer, loop, single), context=context) for x in (load, store))
     meet = reads.apply_range(writes.reverse())
     if meet.is_empty():
         return Race(load, store, Verdict.NEVER)
     if min(store.depth, len(loop)) < min(load.depth, len(loop)):  # nobody says which of the two comes first
-        return Race(load, store, Verdict.ACROSS, False, False, "", _broadcast(load, loop))
+        return Race(load, store, Verdict.ACROSS, False, False, "")
     crossing = meet.subtract(isl.Map.identity(meet.get_space()))
     if crossing.is_empty():
         if len(outer) == len(loop):
@@ -50,25 +43,18 @@ def _ask(isl: Any, context: Any, load: Access, store: Access, loop: tuple[Var, .
     space = meet.get_space().domain()
     forward = crossing.is_subset(isl.Map.lex_lt(space))
     backward = not forward and crossing.is_subset(isl.Map.lex_gt(space))
-    untried = _broadcast(load, loop) or _better(isl, crossing, outer, not (forward or backward))
-    return Race(load, store, Verdict.ACROSS, forward, backward, "", untried)
+    together = bool(threads) and crossing.is_subset(_alike(isl, crossing, outer, threads))
+    mutual = not (forward or backward) and crossing.is_equal(crossing.reverse())
+    return Race(load, store, Verdict.ACROSS, forward, backward, "", together, mutual)
 
 
-def _broadcast(load: Access, loop: tuple[Var, ...]) -> str:
-    """A load that some loop does not move reads few bytes many times: those bytes can be stored last."""
-    if load.address is None or all(var in load.address.free for var in loop if var.extent > 1):
-        return ""
-    return LAST_BLOCK
-
-
-def _better(isl: Any, crossing: Any, outer: tuple[Var, ...], both_ways: bool) -> str:
-    if both_ways and crossing.is_equal(crossing.reverse()):
-        return PAIRING
-    if len(outer) > 1:
-        first = isl.Map.universe(crossing.get_space()).equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
-        if crossing.is_subset(first):
-            return BARRIER
-    return ""
+def _alike(isl: Any, crossing: Any, outer: tuple[Var, ...], threads: frozenset[Var]) -> Any:
+    """Pairs of iterations of one block, in one pass of every loop."""
+    found = isl.Map.universe(crossing.get_space())
+    for k, var in enumerate(outer):
+        if var not in threads:
+            found = found.equate(isl.dim_type.in_, k, isl.dim_type.out, k)
+    return found
 
 
 def _map_text(access: Access, outer: tuple[Var, ...], loop: tuple[Var, ...], single: bool) -> str:

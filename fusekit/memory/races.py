@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fusekit.index import Form, Var
 from fusekit.index.form import Atom
-from fusekit.memory.access import BACKWARD, BARRIER, FORWARD, SNAPSHOT, Access, Race, Verdict, is_parameter
+from fusekit.memory.access import BACKWARD, FORWARD, SNAPSHOT, Access, Race, Verdict, is_parameter
 from fusekit.memory.equation import Term, has_solution
 from fusekit.memory.inverse import are_nested, shift
 from fusekit.memory.polyhedra import decide
@@ -28,15 +28,23 @@ class Remedies(NamedTuple):
     snapshots: frozenset[Access]
 
 
-def race(load: Access, store: Access, loop: tuple[Var, ...], budget: int = BUDGET) -> Race | None:
+def race(
+    load: Access,
+    store: Access,
+    loop: tuple[Var, ...],
+    budget: int = BUDGET,
+    threads: frozenset[Var] = frozenset(),
+) -> Race | None:
     """How a load and a store of one launch meet; None where their byte ranges do not.
 
     ``loop``: the variables of the loops, outermost first; of one iteration, all loads run before all stores. Other
-    variables of an address are inner or reduction variables, whose every value counts, or parameters.
+    variables of an address are inner or reduction variables, whose every value counts, or parameters. ``threads``:
+    those of the loop that number the threads of one block.
     """
     if load.block != store.block or not _ranges_meet(load, store):
         return None
-    return _cheap(load, store, loop) or decide(load, store, loop, _is_aligned(load, store), budget)
+    found = _cheap(load, store, loop, threads)
+    return found or decide(load, store, loop, threads, _is_aligned(load, store), budget)
 
 
 def remedies(races: Iterable[Race], ordered: bool = True) -> Remedies:
@@ -62,7 +70,7 @@ def _remedied(race: Race, order: str, snapshots: frozenset[Access]) -> Race:
         return race
     if race.load in snapshots:
         return replace(race, remedy=SNAPSHOT)
-    return replace(race, remedy=order, untried="")
+    return replace(race, remedy=order)
 
 
 # ---- cheap proofs ---------------------------------------------------------------------------------------------------
@@ -80,7 +88,7 @@ def _byte_range(access: Access) -> tuple[int, int]:
     return low, high + access.width
 
 
-def _cheap(load: Access, store: Access, loop: tuple[Var, ...]) -> Race | None:
+def _cheap(load: Access, store: Access, loop: tuple[Var, ...], threads: frozenset[Var]) -> Race | None:
     if load.address is None or store.address is None:
         return Race(load, store, Verdict.TOO_HARD, False, False, "")
     if not _may_meet(load, store):
@@ -95,6 +103,8 @@ def _cheap(load: Access, store: Access, loop: tuple[Var, ...]) -> Race | None:
     if not delta.const:
         return Race(load, store, Verdict.SAME_ITERATION)
     if load.guards or store.guards:  # they may exclude what the steps allow
+        return None
+    if threads:  # who is in one block, carries of the address over the end of a row hide
         return None
     return _moved(load, store, [step for step in steps if step[0].extent > 1], delta.const)
 
@@ -112,7 +122,7 @@ def _moved(load: Access, store: Access, steps: list[tuple[Var, int]], delta: int
         return Race(load, store, Verdict.NEVER)
     order = [moves[var] for var, _ in steps]
     ahead = next(t for t in order if t) > 0
-    return Race(load, store, Verdict.ACROSS, ahead, not ahead, "", BARRIER if not order[0] else "")
+    return Race(load, store, Verdict.ACROSS, ahead, not ahead, "")
 
 
 def _may_meet(load: Access, store: Access) -> bool:

@@ -32,6 +32,11 @@ def is_view(graph: Graph, op: NodeId) -> bool:
     return all(not graph.is_value(t) and graph.block_of(t) in homes for t in graph.results(op))
 
 
+def is_value_op(graph: Graph, op: NodeId) -> bool:
+    """Does the op only make values?"""
+    return bool(graph.results(op)) and all(graph.is_value(t) for t in graph.results(op))
+
+
 _METADATA = frozenset(
     {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_"}
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 from fusekit.ids import NodeId
 from fusekit.ir import (
@@ -19,13 +18,13 @@ from fusekit.ir import (
     Ordering,
     PassResult,
     Tensor,
-    is_tuple,
 )
 from fusekit.memory import meets
 from fusekit.passes.base import is_view, shared_elements
+from fusekit.passes.core_ops import op_of
 from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.lookups import CHECK, Check
-from fusekit.passes.values import APPLY, FILL, GATHER, IOTA, LOAD, OVERLAY, REDUCE, TAKE, WINDOW, Value, value_index
+from fusekit.passes.values import APPLY, LOAD, Value
 from fusekit.passes.versions import Flush, Store
 from fusekit.why import Reason
 
@@ -212,12 +211,7 @@ class Emitter:
             return self._load(v)
         operands = [self._nodes[o.number] for o in v.operands]
         line = self.graph.op(v.of).origin if v.of is not None else None
-        if v.kind == APPLY:
-            target, args, kwargs = v.detail
-            assert isinstance(target, str) and is_tuple(args)
-            named = cast("tuple[tuple[str, object], ...]", kwargs)
-            return self._made(v, Op(target, args, named, origin=line), operands)
-        return self._made(v, replace(_core_op(v), origin=line), operands)
+        return self._made(v, replace(op_of(v), origin=line), operands)
 
     def _load(self, v: Value) -> NodeId:
         block, epoch, layout = v.detail
@@ -285,21 +279,3 @@ def _first_at(graph: Graph) -> dict[Access, NodeId]:
 def _is_part(target: str) -> bool:
     """Are the values of this op of the program only parts of it, so that none takes its name?"""
     return target.removeprefix("aten.") in DECOMPOSITIONS
-
-
-def _core_op(v: Value) -> Op:
-    """The op of a value of ours: windows, overlays, fills, iotas, casts, bits."""
-    args = tuple(Operand(k) for k in range(len(v.operands)))
-    if v.kind == WINDOW:
-        return Op(WINDOW, args, (("index", value_index(v)),))
-    if v.kind == OVERLAY:
-        return Op(OVERLAY, args, (("index", value_index(v)), ("where", v.detail[1])))
-    if v.kind == REDUCE:
-        return Op(REDUCE, args, (("kind", v.detail[0]), ("dims", v.detail[1])))
-    if v.kind in (TAKE, GATHER):
-        return Op(v.kind, args, (("dim", v.detail[0]),))
-    if v.kind == FILL:
-        return Op(FILL, (), (("value", v.detail[0]),))
-    if v.kind == IOTA:
-        return Op(IOTA, (), (("start", v.detail[0]), ("step", v.detail[1])))
-    return Op(v.kind, args)

@@ -59,7 +59,7 @@ class Functionalize:
             if graph.op(op).target not in (INPUT, RETURN):
                 work.step(op)
         work.now = len(graph.ops())
-        work.memory.flush(work.kept, Reason.of("flush-end"))
+        work.memory.flush(work.kept, Reason.of("flush-end"), through=work.outputs())
         return work.emitter.finish(self.ensures)
 
 
@@ -85,6 +85,18 @@ class _Walk:
 
     def _is_alive(self, block: NodeId) -> bool:
         return block in self._kept or self._last_use.get(block, -1) >= self.now
+
+    def outputs(self) -> dict[NodeId, list[Layout]]:
+        """The layouts of outputs in memory that the program makes: each is stored through its own, over its own space.
+
+        (What ``output-aliases`` then does better.) An argument is written in the space of the write.
+        """
+        found: dict[NodeId, list[Layout]] = {}
+        for tensor in self.graph.outputs():
+            block = self.graph.block_of(tensor)
+            if block is not None and self.graph.block(block).kind == "fresh":
+                found.setdefault(block, []).append(self.graph.layout(tensor))
+        return found
 
     def step(self, op: NodeId) -> None:
         """One op of the program."""

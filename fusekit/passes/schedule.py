@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fusekit.domains import read_loops, reference_of, write_loops
-from fusekit.errors import FusekitError
+from fusekit.errors import FusekitError, IllegalTransform
 from fusekit.ids import NodeId
 from fusekit.ir import SCHEDULED, SEGMENTED, Draft, Graph, Invariant, PassResult
 from fusekit.schedule import SCHEDULERS, Schedule, Scheduler, Target, check_names, choose, parse_schedule
@@ -42,7 +42,8 @@ def prefix_of(segment: NodeId) -> str:
 class SchedulePass:
     """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it.
 
-    ``given``: (segment, chain) of segments that are not asked about; an illegal one raises IllegalTransform.
+    ``given``: (segment, or an op of it, chain) of segments that are not asked about; an illegal one raises
+    IllegalTransform.
     """
 
     name: ClassVar[str] = "schedule"
@@ -57,6 +58,9 @@ class SchedulePass:
 
     def __call__(self, graph: Graph) -> PassResult:
         draft = graph.draft(self.name)
+        for name, chain in self.given:
+            if name not in graph:
+                raise IllegalTransform(f"no segment holds {name} any more", f"the schedule {chain}", "write it anew")
         for segment in graph.segments():
             if graph.segment(segment).scheduler not in ("alias", "extern"):
                 self._one(graph, draft, segment)
@@ -67,7 +71,8 @@ class SchedulePass:
         if reference is None:
             draft.decline((segment,), Reason.of("computes-nothing"))
             return
-        given = dict(self.given).get(segment)
+        members = set(graph.members(segment))
+        given = next((chain for name, chain in reversed(self.given) if name == segment or name in members), None)
         if given is not None:
             name, schedule = "given", parse_schedule(given)
             why = Reason.of("schedule-given", chain=str(schedule))

@@ -28,6 +28,7 @@ from fusekit.ir import (
     Segment,
 )
 from fusekit.passes.base import is_view
+from fusekit.passes.lookups import CHECK
 from fusekit.schedule import cannot_nest, reference_among
 from fusekit.why import Reason
 
@@ -59,15 +60,24 @@ class SegmentOps:
     ensures: ClassVar[tuple[Invariant, ...]] = SEGMENTED
     values: int = 400
     unrelated: int = 64
+    together: tuple[tuple[NodeId, ...], ...] = ()
+    apart: tuple[tuple[NodeId, ...], ...] = ()
+    cuts: tuple[NodeId, ...] = ()
+    order: tuple[tuple[NodeId, ...], ...] = ()
 
     def __call__(self, graph: Graph) -> PassResult:
         draft = graph.draft(self.name)
+        checks: list[NodeId] = []  # looks at indices, which the next kernel takes along
         for unit in _units(graph):
             if isinstance(unit, list):
-                self._run(graph, draft, unit)
+                self._run(graph, draft, unit, checks)
+                checks = []
+            elif graph.op(unit).target == CHECK:
+                checks.append(unit)
             else:
-                because = Reason.of("extern-call", op=_short(graph, unit))
-                draft.add_segment(Segment("extern"), [unit], because=because)
+                _calls(graph, draft, [*checks, unit])
+                checks = []
+        _calls(graph, draft, checks)
         for chain in _view_chains(graph):
             draft.add_segment(Segment("alias"), chain, because=Reason.of("alias-only"))
         segmented = draft.finish().graph
@@ -75,12 +85,19 @@ class SegmentOps:
         _note_repeated(segmented, draft)
         return draft.finish(self.ensures)
 
-    def _run(self, graph: Graph, draft: Draft, run: list[NodeId]) -> None:
-        """The segments of one run, and why neighbours among them are two."""
+    def _run(self, graph: Graph, draft: Draft, run: list[NodeId], checks: list[NodeId]) -> None:
+        """The segments of one run, and why neighbours among them are two. The first looks at indices before it stores.
+
+        (Indices that it writes itself are looked at in a call of their own: a GPU's blocks do not wait for one another.)
+        """
         groups, refusals = self._groups(graph, run)
+        written = {graph.block_of(graph.operands(store)[1]) for store in groups[0].stores}
+        own = [op for op in checks if graph.block_of(graph.operands(op)[0]) not in written]
+        _calls(graph, draft, [op for op in checks if op not in own])
         made: list[NodeId] = []
         for group in groups:
-            members = [op for op in graph.ops() if op in group.needs]
+            leading = own if group is groups[0] else ()
+            members = [op for op in graph.ops() if op in group.needs or op in leading]
             made.append(draft.add_segment(Segment("pointwise", group.space), members, because=group.because))
         for pair, refusal in zip(pairwise(made), refusals, strict=True):
             draft.decline(pair, refusal)
@@ -110,6 +127,11 @@ class SegmentOps:
         if a.reduced != b.reduced:
             return Reason.of("reductions-differ", first=str(sorted(a.reduced)), second=str(sorted(b.reduced)))
         return Reason.of("too-large", values=len(a.needs.keys() | b.needs.keys()), limit=self.unrelated)
+
+
+def _calls(graph: Graph, draft: Draft, ops: list[NodeId]) -> None:
+    for op in ops:
+        draft.add_segment(Segment("extern"), [op], because=Reason.of("extern-call", op=_short(graph, op)))
 
 
 @dataclass

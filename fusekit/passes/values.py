@@ -15,6 +15,7 @@ from fusekit.ir import Guard, Layout, Operand
 LOAD, FILL, IOTA, APPLY = "fk.load", "fk.fill", "fk.iota", "apply"
 WINDOW, OVERLAY, CAST, BITS = "fk.window", "fk.overlay", "fk.cast", "fk.bits"
 REDUCE, TAKE, GATHER = "fk.reduce", "fk.take", "fk.gather"
+_IDENTITY = {"sum": 0, "prod": 1, "any": 0, "all": 1}  # what a reduction of nothing is
 _MAPS = frozenset({WINDOW, OVERLAY, REDUCE, TAKE, GATHER})
 
 Index = tuple[Form, ...]
@@ -75,6 +76,12 @@ class Values:
             self._table[key] = found
         return found
 
+    def raw(
+        self, kind: str, detail: tuple[object, ...], operands: tuple[Value, ...], shape: Sequence[int], dtype: DType
+    ) -> Value:
+        """The value of an op that is there already: nothing is simplified."""
+        return self._make(kind, detail, operands, shape, dtype)
+
     def load(self, block: NodeId, epoch: int, layout: Layout) -> Value:
         """The real memory of a block as it is at ``epoch``."""
         return self._make(LOAD, (block, epoch, layout), (), layout.shape, layout.dtype, frozenset({(block, epoch)}))
@@ -122,6 +129,8 @@ class Values:
         if not dims:
             return self.fill(0, value.shape, dtype) if kind.startswith("arg") else self.cast(value, dtype)
         shape = [n for k, n in enumerate(value.shape) if k not in dims]
+        if kind in _IDENTITY and not all(value.shape[k] for k in dims):  # nothing to load, so nothing to loop over
+            return self.fill(_IDENTITY[kind], shape, dtype)
         return self._make(REDUCE, (kind, dims), (value,), shape, dtype)
 
     def take(self, source: Value, index: Value, dim: int) -> Value:

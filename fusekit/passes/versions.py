@@ -9,12 +9,12 @@ every live value that still reads what is about to be overwritten: nothing ever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fusekit.ids import NodeId
 from fusekit.ir import Layout
-from fusekit.memory import Kind, hull, relate
+from fusekit.memory import Kind, hull, nested, relate
 from fusekit.passes.values import Value, Values
 from fusekit.why import Reason
 
@@ -121,10 +121,17 @@ class Memory:
 
     # ---- real memory
 
-    def flush(self, blocks: Iterable[NodeId], reason: Reason, overwritten: Iterable[NodeId] = ()) -> None:
+    def flush(
+        self,
+        blocks: Iterable[NodeId],
+        reason: Reason,
+        overwritten: Iterable[NodeId] = (),
+        through: Mapping[NodeId, Sequence[Layout]] | None = None,
+    ) -> None:
         """Pending writes of ``blocks`` go to real memory; a library call then changes ``overwritten`` blocks.
 
-        Every live block with a pending value that still reads a dying (block, epoch) is taken along.
+        Every live block with a pending value that still reads a dying (block, epoch) is taken along. ``through``:
+        layouts, by block, through which the contents are stored where that can be.
         """
         chosen = {b for b in blocks if self.state(b).writes}
         dying = chosen | set(overwritten)
@@ -133,7 +140,9 @@ class Memory:
             along += more
             chosen |= {b for b, _ in more}
             dying |= chosen
-        stores = tuple(store for b, state in self._pending.items() if b in chosen for store in self._stores(state))
+        own = through or {}
+        pending = [state for b, state in self._pending.items() if b in chosen]
+        stores = tuple(store for state in pending for store in self._stores(state, own.get(state.id, ())))
         if stores or dying:
             self._emit(Flush(stores, reason, tuple(along), tuple(dying)))
         for b in dying:
@@ -153,17 +162,31 @@ class Memory:
                 if hit := next((block for block, epoch in reads if (block, epoch) in stale), None):
                     yield b, hit
 
-    def _stores(self, state: BlockState) -> Iterator[Store]:
-        """The greatest pending regions, each with the final version's value over it.
+    def _stores(self, state: BlockState, through: Sequence[Layout]) -> Iterator[Store]:
+        """The greatest pending regions, each with the final version's value over it; in place of those that a layout
+        of ``through`` holds, that.
 
         Regions that overlap without one covering the other store equal values twice, which is harmless: there is no
         write-after-write to order.
         """
+        own = [layout for layout in dict.fromkeys(through) if self._is_pending(state, layout)]
+        for layout in own:
+            yield Store(state.id, layout, self._resolve(state, layout, len(state.writes)))
         regions = _merged([region for region, _ in state.writes])
         for k, region in enumerate(regions):
+            if any(relate(region, layout).kind is Kind.INSIDE for layout in own):
+                continue
             if any(_is_covered(region, other, j < k) for j, other in enumerate(regions) if j != k):
                 continue
             yield Store(state.id, region, self._resolve(state, region, len(state.writes)))
+
+
+    def _is_pending(self, state: BlockState, layout: Layout) -> bool:
+        """Can all elements of the layout be stored through it, each once, from pending writes alone?"""
+        kinds = {relate(layout, region).kind for region, _ in state.writes}
+        if kinds <= {Kind.DISJOINT} or Kind.NONE in kinds or not nested(layout) or not all(s for _, s in layout.axes()):
+            return False
+        return (state.id, state.epoch) not in self._resolve(state, layout, len(state.writes)).reads
 
 
 def _is_covered(region: Layout, other: Layout, earlier: bool) -> bool:

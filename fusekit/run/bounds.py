@@ -1,11 +1,20 @@
-"""Indices looked at before anything uses them: ``fk.check_index`` raises what eager raises for one out of bounds."""
+"""Indices looked at before anything uses them: ``fk.check_index`` raises what eager raises for one out of bounds.
+
+A kernel looks at its indices itself, and only says that one is bad; then they are looked at again here, for the text.
+"""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
 import torch
 
 from fusekit.errors import FusekitError
-from fusekit.ir import Op
+from fusekit.ids import NodeId
+from fusekit.ir import Graph, Layout, Number, Op
 
 _TEXTS = {
     "embedding": "index out of range in self",
@@ -17,6 +26,41 @@ _TEXTS = {
 }
 _INDICES = "INDICES element is out of DATA bounds, id={found} axis_dim={size}"
 _ERRORS: dict[str, type[Exception]] = {"IndexError": IndexError, "RuntimeError": RuntimeError}
+
+
+class _Parameter(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def node(self) -> NodeId | None: ...
+    @property
+    def number(self) -> Number | None: ...
+
+
+def watched(
+    function: Callable[..., int | None], graph: Graph, checks: Sequence[NodeId], params: Sequence[_Parameter]
+) -> Callable[..., None]:
+    """A kernel that gives back 1 for a bad index, as a function that raises eager's error: of its first bad check."""
+
+    def run(*args: int | float) -> None:
+        if function(*args):
+            for op in checks:
+                place = graph.operands(op)[0]
+                home = next(k for k, param in enumerate(params) if param.node == graph.block_of(place))
+                numbers = {p.name: int(a) for p, a in zip(params, args, strict=True) if p.number is not None}
+                check_index(_at(int(args[home]), graph.layout(place), numbers), graph.op(op))
+
+    return run
+
+
+def _at(address: int, layout: Layout, numbers: dict[str, int]) -> torch.Tensor:
+    """A copy of the elements of a layout in a block of the CPU that starts at ``address``."""
+    low = sum(min(0, stride * (size - 1)) for size, stride in layout.axes())
+    high = sum(max(0, stride * (size - 1)) for size, stride in layout.axes()) + layout.dtype.width
+    start = address + layout.offset.evaluate(numbers)
+    memory = (ctypes.c_char * (high - low)).from_address(start + low)
+    kind = np.int32 if layout.dtype.width == 4 else np.int64
+    return torch.from_numpy(np.ndarray(layout.shape, kind, memory, -low, layout.strides).copy())
 
 
 def check_index(index: torch.Tensor, op: Op) -> None:

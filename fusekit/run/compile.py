@@ -15,14 +15,17 @@ from fusekit.lower import Kernel
 from fusekit.run import cache, helpers, threads
 
 _LOCK = threading.RLock()
-_COMPILED: dict[tuple[str, str], Callable[..., None]] = {}
+_COMPILED: dict[tuple[str, str, str], Callable[..., int | None]] = {}
 _TYPES = {"address": "int64", "int": "int64", "float": "float64"}
 
 
-def compile_kernel(kernel: Kernel) -> Callable[..., None]:
-    """The kernel as machine code; the same source compiles once a process, and once a machine where the disk serves."""
-    signature = f"void({', '.join(_TYPES[param.kind] for param in kernel.params)})"
-    key = (kernel.source, signature)
+def compile_kernel(kernel: Kernel) -> Callable[..., int | None]:
+    """The kernel as machine code; the same source compiles once a process, and once a machine where the disk serves.
+
+    One that checks indices gives back 1 where one is bad, else 0.
+    """
+    signature = f"{'int64' if kernel.checks else 'void'}({', '.join(_TYPES[param.kind] for param in kernel.params)})"
+    key = (kernel.source, signature, kernel.precision)
     found = _COMPILED.get(key)
     if found is None:
         with _LOCK:
@@ -31,17 +34,19 @@ def compile_kernel(kernel: Kernel) -> Callable[..., None]:
     return found
 
 
-def _compile(kernel: Kernel, signature: str) -> Callable[..., None]:
+def _compile(kernel: Kernel, signature: str) -> Callable[..., int | None]:
     """The serial function; beside it, where its loop may run in parallel and this process can, the parallel one."""
     try:
         path, on_disk = str(cache.write_source(kernel.source)), True
     except OSError:  # a read-only home: compile every time
         path, on_disk = f"<{kernel.name}>", False
 
-    def build(suffix: str, parallel: Any) -> Callable[..., None]:
+    def build(suffix: str, parallel: Any) -> Callable[..., int | None]:
         function = _execute(kernel.source, path, helpers.compiled())[kernel.name]
         function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
         options = {"error_model": "numpy", "nogil": True, "parallel": parallel}
+        if kernel.precision == "fast":
+            suffix, options["fastmath"] = f"{suffix}_fast", {"contract"}
         return _compiled(function, signature, options, on_disk)
 
     if not kernel.parallel or not threads.available():
@@ -65,7 +70,7 @@ def _compiled(function: Callable[..., None], signature: str, options: dict[str, 
     return _entry(dispatcher)
 
 
-def _entry(dispatcher: Any) -> Callable[..., None]:
+def _entry(dispatcher: Any) -> Callable[..., int | None]:
     """The compiled function itself: there is one signature, and choosing it takes longer than a small kernel."""
     (compiled,) = dispatcher.overloads.values()
     return compiled.entry_point
@@ -74,26 +79,23 @@ def _entry(dispatcher: Any) -> Callable[..., None]:
 class _Either:
     """The parallel function; after a fork a serial one, which is made when it is first needed."""
 
-    def __init__(self, parallel: Callable[..., None], serial: Callable[[], Callable[..., None]]):
+    def __init__(self, parallel: Callable[..., int | None], serial: Callable[[], Callable[..., int | None]]):
         self.parallel, self._make = parallel, cache_result(serial)
 
-    def __call__(self, *args: int | float) -> None:
-        if threads.may_run():
-            self.parallel(*args)
-        else:
-            self._make()(*args)
+    def __call__(self, *args: int | float) -> int | None:
+        return self.parallel(*args) if threads.may_run() else self._make()(*args)
 
 
-def plain_kernel(kernel: Kernel, shuffle: int | None = None) -> Callable[..., None]:
+def plain_kernel(kernel: Kernel, shuffle: int | None = None) -> Callable[..., int | None]:
     """The very source as plain Python. ``shuffle``: a seed; every loop then runs in a random order."""
     space = _execute(kernel.source, f"<{kernel.name}>", helpers.plain() | {"prange": range})
     if shuffle is not None:
         space["range"] = space["prange"] = _shuffled(random.Random(shuffle))
     function = space[kernel.name]
 
-    def run(*args: int | float) -> None:
+    def run(*args: int | float) -> int | None:
         with np.errstate(all="ignore"):
-            function(*args)
+            return function(*args)
 
     return run
 

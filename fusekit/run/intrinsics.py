@@ -117,6 +117,34 @@ def release(context: Any, kept: Any, first: Any) -> Any:
 
 
 @intrinsic
+def hold(context: Any, first: Any, last: Any) -> Any:
+    """Room for bytes ``first`` to ``last`` of some memory; the result is used like the address of that memory."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first, last = args
+        room = builder.call(_libc(builder, I8.as_pointer(), "malloc", [I64]), [builder.sub(last, first)])
+        return builder.sub(builder.ptrtoint(room, I64), first)
+
+    return types.int64(types.int64, types.int64), build
+
+
+@intrinsic
+def deliver(context: Any, memory: Any, held: Any, first: Any, last: Any) -> Any:
+    """Bytes ``first`` to ``last`` that wait in ``held`` go to ``memory``, and their room is given back."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        memory, held, first, last = args
+        pointer = I8.as_pointer()
+        target, source = (builder.inttoptr(builder.add(base, first), pointer) for base in (memory, held))
+        copy = _libc(builder, pointer, "memcpy", [pointer, pointer, I64])
+        builder.call(copy, [target, source, builder.sub(last, first)])
+        builder.call(_libc(builder, ir.VoidType(), "free", [pointer]), [source])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), build
+
+
+@intrinsic
 def where(context: Any, test: Any, inside: Any, outside: Any) -> Any:
     """``inside if test else outside`` without a branch: branches make LLVM slow long before they make code slow."""
 
@@ -193,7 +221,18 @@ def _release(kept: int, first: int) -> None:
     del _KEPT[kept + first]
 
 
-PLAIN.update(snapshot=_snapshot, release=_release, where=_where)
+def _hold(first: int, last: int) -> int:
+    buffer = ctypes.create_string_buffer(last - first)
+    _KEPT[ctypes.addressof(buffer)] = buffer
+    return ctypes.addressof(buffer) - first
+
+
+def _deliver(memory: int, held: int, first: int, last: int) -> None:
+    ctypes.memmove(memory + first, held + first, last - first)
+    del _KEPT[held + first]
+
+
+PLAIN.update(snapshot=_snapshot, release=_release, hold=_hold, deliver=_deliver, where=_where)
 
 for _name in SCALARS:
     globals()[f"load_{_name}"] = _make_load(_name)

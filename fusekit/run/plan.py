@@ -11,6 +11,7 @@ import torch
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph, Number
+from fusekit.run.bounds import watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
@@ -24,16 +25,22 @@ class Parameter(Protocol):
     """One parameter of a kernel: the address of memory block ``node``, or the graph's number ``number``."""
 
     @property
+    def name(self) -> str: ...
+    @property
     def node(self) -> NodeId | None: ...
     @property
     def number(self) -> Number | None: ...
 
 
 class Launchable(Protocol):
-    """What a plan needs to know of a kernel; ``copies``: launches that only move bytes, besides."""
+    """What a plan needs to know of a kernel; ``copies``: launches that only move bytes, besides. ``checks``: the ops
+    that look at indices in it; where one is bad it gives back 1 and has stored nothing.
+    """
 
     @property
     def params(self) -> Sequence[Parameter]: ...
+    @property
+    def checks(self) -> Sequence[NodeId]: ...
     @property
     def copies(self) -> int: ...
 
@@ -87,7 +94,7 @@ def execute(
 def make_plan(
     graph: Graph,
     kernels: Mapping[NodeId, K],
-    compile: Callable[[K], Callable[..., None]],
+    compile: Callable[[K], Callable[..., int | None]],
     program: Graph | None = None,
 ) -> Plan:
     """The plan of a graph with segments. ``kernels``: segment -> its kernel; ``compile`` makes one callable.
@@ -140,9 +147,12 @@ class _Maker:
     def __init__(self, graph: Graph, blocks: Blocks):
         self.graph, self.blocks = graph, blocks
 
-    def launch(self, kernel: K, compile: Callable[[K], Callable[..., None]], dying: Sequence[int]) -> Launch:
+    def launch(self, kernel: K, compile: Callable[[K], Callable[..., int | None]], dying: Sequence[int]) -> Launch:
         """The compiled kernel with the addresses and numbers that it takes."""
-        return Launch(compile(kernel), tuple(self._parameter(param) for param in kernel.params), tuple(dying))
+        function = compile(kernel)
+        if kernel.checks:
+            function = watched(function, self.graph, kernel.checks, kernel.params)
+        return Launch(function, tuple(self._parameter(param) for param in kernel.params), tuple(dying))
 
     def _parameter(self, param: Parameter) -> tuple[bool, int]:
         if param.node is not None:

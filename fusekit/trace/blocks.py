@@ -50,8 +50,9 @@ def joined_blocks(program: Program) -> Joined:
 
 
 def is_absolute(program: Program) -> bool:
-    """May the program reach bytes of a storage outside the tensor that it takes?"""
-    return any(call.target in ABSOLUTE for call in program.calls)
+    """May the program reach bytes of an input's storage outside the tensor that it takes?"""
+    reached = {call.places[0].storage for call in program.calls if call.target in ABSOLUTE}
+    return bool(reached) and any(program.first[number].storage in reached for number, _, _ in program.inputs)
 
 
 def input_spans(program: Program) -> list[Span]:

@@ -16,6 +16,7 @@ from fusekit.ir import Layout
 from fusekit.memory import is_dense
 from fusekit.ops.extern import raises_on_data
 from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.program import Place
 from fusekit.trace.schema import base_name, bound
 
 _CPU = torch.device("cpu")
@@ -210,6 +211,36 @@ def default_generators() -> list[torch.Generator]:
     if torch.cuda.is_initialized():
         found += list(torch.cuda.default_generators)
     return found
+
+
+def layouts_after(
+    func: OpOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    written: Sequence[torch.Tensor],
+    before: Sequence[Place],
+    room: Callable[[torch.Tensor], int],
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+    """(shape, strides) that eager gives the ``written`` destinations, which were at ``before``; None where it raises,
+    and where the question would be too large."""
+    tensors = list(tensors_in([list(args), dict(kwargs)]))
+    if sum({t.untyped_storage()._cdata: room(t) for t in tensors}.values()) > LIMIT:
+        return None
+    made: dict[int, torch.Tensor] = {}
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        for t, place in zip(written, before, strict=True):
+            made[id(t)] = torch.empty_strided(place.sizes, place.strides, dtype=t.dtype, device=t.device)
+
+        def dummy(t: torch.Tensor) -> torch.Tensor:
+            if id(t) not in made:
+                made[id(t)] = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device_for(func, t))
+                made[id(t)].fill_(1)
+            return made[id(t)]
+
+        answer = _answer(func, mapped(tuple(args), dummy), mapped(dict(kwargs), dummy))
+    if isinstance(answer, Exception):
+        return None
+    return [(tuple(made[id(t)].shape), made[id(t)].stride()) for t in written]
 
 
 def _try(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch._ops import OpOverload
@@ -22,13 +22,16 @@ from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
 from fusekit.trace import eager_rules, refusals
+from fusekit.trace.conjugates import Conjugates
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.oracle import Verdict, ask_eager, is_filling, may_raise, strides_of
 from fusekit.trace.origin import UNKNOWN, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
-from fusekit.trace.schema import base_name, defined_results, operands
+from fusekit.trace.resizing import RESIZING, resize, resize_destinations
+from fusekit.trace.schema import base_name, defined_results, destinations_for, operands
 
+T = TypeVar("T")
 aten = torch.ops.aten
 NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
 _UNRECORDED = (aten._local_scalar_dense.default, aten.sym_size.default)
@@ -58,6 +61,7 @@ class Recorder(TorchDispatchMode):
         self._rooms: list[Room] = []
         self._bytes: dict[int, int] = {}
         self._keep: list[Any] = []  # ids are only good while their objects live
+        self.conjugates = Conjugates(self)
 
     # ---- real <-> fake
 
@@ -157,6 +161,21 @@ class Recorder(TorchDispatchMode):
         storage = t.untyped_storage()
         return self._bytes.get(storage._cdata, None) or storage.nbytes()
 
+    def make_room(self, t: torch.Tensor, nbytes: int) -> bool:
+        """Is the tensor's storage this large? One that the program makes is from now on."""
+        number = self._storage_of(t)
+        room = self._rooms[number]
+        if room.nbytes < nbytes and room.address is None:
+            self._rooms[number] = room._replace(nbytes=nbytes)
+            self._bytes[t.untyped_storage()._cdata] = nbytes
+        return self._rooms[number].nbytes >= nbytes
+
+    def _is_absolute(self, func: OpOverload, results: Sequence[torch.Tensor]) -> bool:
+        """Does the call count from the start of a storage that the program did not make?"""
+        if func._schema.name not in _ABSOLUTE and func is not aten.view.dtype:
+            return False
+        return any(self._rooms[self._storage_of(t)].address is not None for t in results)
+
     def rooms(self) -> tuple[Room, ...]:
         return tuple(self._rooms)
 
@@ -191,7 +210,13 @@ class Recorder(TorchDispatchMode):
             self._refuse_past(func, args, kwargs)
             self._raise_as_eager(func, args, kwargs)
             if func.namespace in ("prim", "profiler") or func in _UNRECORDED:
-                return self._run(func, args, kwargs)
+                return self.run(func, args, kwargs)
+            if func in RESIZING:
+                return resize(self, func, args, kwargs)
+            if func is aten._conj.default:
+                copy = self._record(aten._conj_physical.default, args, kwargs)
+                self.conjugates.note(args[0], copy)
+                return copy
             if func is aten.where.self and args[0].dtype == torch.uint8:  # eager takes it, fakes do not
                 args = (self._record(aten._to_copy.default, (args[0],), {"dtype": torch.bool}), *args[1:])
             return self._record(func, args, kwargs)
@@ -203,13 +228,19 @@ class Recorder(TorchDispatchMode):
             low_args = tuple(self._lower(value) for value in args)
             low_kwargs = {key: self._lower(value) for key, value in kwargs.items()}
         written = list(tensors_in(operands(func, args, kwargs)[0]))
-        shapes = [t.shape for t in written]
-        out = self._restrided(func, args, kwargs, self._run(func, args, kwargs))
+        before = [self.place(t) for t in written]
+        out = self._restrided(func, args, kwargs, self.run(func, args, kwargs))
+        out = destinations_for(func, out, written)
         results = defined_results(func, list(tensors_in(out)))
         self._check_results(func, results, written)
-        for t, shape in zip(written, shapes, strict=True):
-            self._check_destination(func, t, shape)
-        self.is_exact |= func._schema.name in _ABSOLUTE or func is aten.view.dtype
+        name = base_name(func)
+        if not eager_rules.is_reshaping(name):
+            for t, place in zip(written, before, strict=True):
+                if name.endswith("_") and tuple(t.shape) != place.sizes:  # fakes grow where eager raises
+                    shapes = f"{list(place.sizes)} doesn't match the broadcast shape {list(t.shape)}"
+                    raise RuntimeError(f"output with shape {shapes}")
+            resize_destinations(self, func, args, kwargs, written, before)
+        self.is_exact |= self._is_absolute(func, results)
         self.calls.append(
             Call(
                 target,
@@ -225,11 +256,7 @@ class Recorder(TorchDispatchMode):
 
     def _restrided(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """The results with eager's strides: some fakes are made by formulas that make others."""
-        self.is_asking = True
-        try:
-            wanted = strides_of(func, args, kwargs, self.room)
-        finally:
-            self.is_asking = False
+        wanted = self.asking(lambda: strides_of(func, args, kwargs, self.room))
         found = list(tensors_in(out))
         if wanted is None or len(wanted) != len(found):
             return out
@@ -284,20 +311,20 @@ class Recorder(TorchDispatchMode):
             raise RuntimeError(error)
 
     def _may_raise(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
-        self.is_asking = True
-        try:
-            return may_raise(func, args, kwargs)
-        finally:
-            self.is_asking = False
+        return self.asking(lambda: may_raise(func, args, kwargs))
 
     def _ask(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | Verdict:
+        return self.asking(lambda: ask_eager(func, args, kwargs, self.room))
+
+    def asking(self, question: Callable[[], T]) -> T:
+        """The answer; what runs for it is no call of the function's."""
         self.is_asking = True
         try:
-            return ask_eager(func, args, kwargs, self.room)
+            return question()
         finally:
             self.is_asking = False
 
-    def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             return func(*args, **kwargs)
         except NEEDS_DATA as error:
@@ -342,13 +369,3 @@ class Recorder(TorchDispatchMode):
             if t.is_conj() or t.is_neg():
                 fix = "use conj_physical() or resolve_conj()"
                 raise UnsupportedError(f"{func} makes a tensor with a lazy conj or neg bit", self.where(), fix)
-
-    def _check_destination(self, func: OpOverload, t: torch.Tensor, shape: torch.Size) -> None:
-        if t.shape == shape:
-            return
-        name = base_name(func)
-        if name.endswith("_") and not eager_rules.is_reshaping(name):  # fakes grow where eager raises
-            raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(t.shape)}")
-        if not eager_rules.is_reshaping(name):
-            what = f"{func} resizes its destination from {tuple(shape)} to {tuple(t.shape)}"
-            raise UnsupportedError(what, self.where(), "give out= of the right shape")

@@ -51,7 +51,7 @@ AUTOGRAD_STATE = {
 SHARING = (torch.from_numpy, torch.as_tensor, torch.asarray, torch.frombuffer)
 USE_TENSOR = "make the tensor outside the function, or copy with torch.tensor()"
 
-STORAGE_CHANGING = ("aten::set_", "aten::resize_", "aten::resize_as_")
+STORAGE_CHANGING = ("aten::set_",)
 # fakes answer these with ordinary tensors
 _QUANTIZING = (
     "quantize_per_", "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_make_per_tensor_quantized",

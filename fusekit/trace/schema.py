@@ -26,6 +26,19 @@ def defined_results(func: OpOverload, results: Sequence[torch.Tensor]) -> Sequen
     return results[: _DEFINED.get(func._schema.name, len(results))]
 
 
+def destinations_for(func: OpOverload, out: Any, written: Sequence[torch.Tensor]) -> Any:
+    """What an ``out=`` overload answers: its destinations, though some fakes answer an operand or a new tensor."""
+    results = list(out) if isinstance(out, (tuple, list)) else [out]
+    if not func._schema.overload_name.endswith("out") or len(results) != len(written):
+        return out
+    if any(not isinstance(r, torch.Tensor) for r in results):
+        return out
+    alike = all(r.shape == w.shape and r.dtype == w.dtype for r, w in zip(results, written, strict=True))
+    if not alike or all(r is w for r, w in zip(results, written, strict=True)):
+        return out
+    return type(out)(written) if isinstance(out, (tuple, list)) else written[0]
+
+
 def bound(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[torch.Argument, Any]]:
     """(schema argument, value) of every argument that was given."""
     for position, argument in enumerate(func._schema.arguments):

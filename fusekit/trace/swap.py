@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,23 +76,47 @@ class Swap(TorchFunctionMode):
             return args[0].grad
         start = len(recorder.calls)
         args, kwargs = mapped(tuple(args), recorder.fake), mapped(kwargs, recorder.fake)
+        recorder.conjugates.begin(func, (args, kwargs))
         try:
-            result = func(*args, **kwargs)
+            with self._warnings() if "out" in kwargs else contextlib.nullcontext():
+                result = func(*args, **kwargs)
         except RuntimeError as error:
             if "not linked with support for cuda" in str(error):
                 torch.cuda.init()  # raises what eager raises
             raise
+        if kwargs.get("out") is not None and not self._writes(kwargs["out"], start):
+            del recorder.calls[start:]
+            self._fill_out(func, args, kwargs)
+        recorder.conjugates.end(result)
         self.script.append(TorchCall(func, args, kwargs, (start, len(recorder.calls)), result))
-        if kwargs.get("out") is not None:
-            self._check_out(func, kwargs["out"], start)
         return mapped(result, recorder.real)
 
-    def _check_out(self, func: Callable[..., Any], out: Any, start: int) -> None:
-        """Some composites answer ``out=`` with a fresh tensor when they run on fakes."""
-        written = {number for call in self.recorder.calls[start:] for number in call.writes}
-        if any(self.recorder.ref(t).index not in written for t in tensors_in(out)):
+    @contextlib.contextmanager
+    def _warnings(self) -> Iterator[None]:
+        """Warnings of torch's C++ (of a resized ``out=``, say) are of the user's line, and each is given once."""
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            yield
+        line = self.recorder.where()
+        if line is not None:
+            for text, kind in dict.fromkeys((str(one.message), one.category) for one in seen):
+                warnings.warn_explicit(text, kind, line.file, line.line)
+
+    def _writes(self, out: Any, start: int) -> bool:
+        """Is each ``out=`` among what was written since? Some composites answer a fresh tensor on fakes."""
+        recorder = self.recorder
+        written = {recorder.first[number].storage for call in recorder.calls[start:] for number in call.writes}
+        return all(recorder.place(t).storage in written or not t.numel() for t in tensors_in(out))
+
+    def _fill_out(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """``out=`` by its definition: the result, copied."""
+        out = list(tensors_in(kwargs["out"]))
+        results = list(tensors_in(func(*args, **{name: value for name, value in kwargs.items() if name != "out"})))
+        if [(t.shape, t.dtype) for t in out] != [(t.shape, t.dtype) for t in results]:
             what = f"{getattr(func, '__name__', func)}(out=) is not recorded as a write"
             raise UnsupportedError(what, self.recorder.where(), "copy_ the result instead")
+        for t, result in zip(out, results, strict=True):
+            torch.ops.aten.copy_.default(t, result)
 
 
 def is_inside() -> bool:

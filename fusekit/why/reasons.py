@@ -38,6 +38,13 @@ SENTENCES: dict[str, str] = {
     "only-views": "only a view: nothing to compute",
     "dropped-dead": "nothing observes it",
     "number-is-parameter": "{name} differs from call to call: a kernel parameter",
+    # output-aliases
+    "merge-gap": "dimensions {first} and {second} cannot be one: a step of {stride} elements, where {span} lie inside it",
+    "merge-expanded": "dimensions {first} and {second} cannot be one: one of them repeats its elements",
+    "split-expanded": "dimension {dim} repeats its elements, and a part of it cannot join the dimension before",
+    "split-remainder": "dimension {dim} of {extent} elements is no multiple of {factor}",
+    "order-differs": "dimensions {first} and {second} cannot be one: they lie in memory in the other order",
+    "not-expandable": "{first} does not broadcast to {second}",
     # segment
     "one-kernel": "one kernel over {space}: {because}",
     "single-store": "nothing else is stored in this run",
@@ -55,6 +62,7 @@ SENTENCES: dict[str, str] = {
     "computed-again": "{op} is computed in each of these kernels: it is not in memory when the later one runs",
     "extern-call": "{op} is a library call",
     "nothing-to-do": "no element to compute",
+    "own-words": "{text}",
     # schedule
     "scheduled-by": "{scheduler}, for {target}: {chain}",
     "runs-over": "the loops run over {space}, the space of {root}",
@@ -91,6 +99,11 @@ class Reason:
     @staticmethod
     def of(name: str, **facts: Fact) -> Reason:
         return Reason(name, tuple(facts.items()))
+
+    @staticmethod
+    def say(text: str) -> Reason:
+        """A reason in the words of a pass that a user wrote."""
+        return Reason.of("own-words", text=text)
 
     def __getitem__(self, fact: str) -> Fact:
         return dict(self.facts)[fact]

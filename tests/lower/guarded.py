@@ -27,6 +27,7 @@ def guarded_kernel(kernel: Kernel, graph: Graph, shuffle: int | None = None) -> 
     names = helpers.plain() | {"prange": range}
     watched = {name: _watched(name, names[name], spans) for name in names if _width(name)}
     watched["snapshot"] = _watched_snapshot(names["snapshot"], spans)
+    watched["hold"] = _watched_hold(names["hold"], spans)
     space = _execute(kernel.source, f"<{kernel.name}>", names | watched)
     space.update(watched)  # the source's own imports must not bring the others back
     if shuffle is not None:
@@ -65,6 +66,15 @@ def _watched(name: str, access: Callable[..., Any], spans: Spans) -> Callable[..
 def _watched_snapshot(snapshot: Callable[[int, int, int], int], spans: Spans) -> Callable[[int, int, int], int]:
     def watched(memory: int, first: int, last: int) -> int:
         kept = snapshot(memory, first, last)
+        spans.append((kept + first, kept + last))
+        return kept
+
+    return watched
+
+
+def _watched_hold(hold: Callable[[int, int], int], spans: Spans) -> Callable[[int, int], int]:
+    def watched(first: int, last: int) -> int:
+        kept = hold(first, last)
         spans.append((kept + first, kept + last))
         return kept
 

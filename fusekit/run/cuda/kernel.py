@@ -69,8 +69,9 @@ class CudaKernel(Kernel):
         _, (x, y, z) = self.launch
         source = self.source if vectors else self.scalar_source
         return compile_ptx(
-            source, self.name, self.kinds, cc or _capability(), threads=x * y * z, blocks=blocks_of(self)
-        )
+            source, self.name, self.kinds, cc or _capability(), threads=x * y * z, blocks=blocks_of(self),
+            contract=self.precision == "fast",
+        )  # fmt: skip
 
     def assembled(self, cc: tuple[int, int] | None = None) -> Assembly:
         """What ptxas makes of it. Raises BackendUnavailable where there is no ptxas."""

@@ -12,17 +12,18 @@ from fusekit.errors import UnsupportedError
 from fusekit.lower.print_cuda import scratch_of
 from fusekit.run.cuda.kernel import ALIGNED, CudaKernel, addresses_of, copied, is_aligned
 from fusekit.run.cuda.simulate import simulate
+from fusekit.run.cuda.standins import Stopped
 
 MOST_THREADS = 1 << 17
 """A simulated thread takes 0.05 to 1 ms."""
 
 
-def simulated_kernel(kernel: CudaKernel) -> Callable[..., None]:
-    """The kernel as a function of CPU addresses. Raises UnsupportedError at a call of very many threads."""
+def simulated_kernel(kernel: CudaKernel) -> Callable[..., int]:
+    """The kernel as a function of CPU addresses, 1 where it stopped. Raises UnsupportedError for very many threads."""
     grid, block = kernel.launch
     copies, shared, addresses = copied(kernel), scratch_of(kernel.program), addresses_of(kernel)
 
-    def run(*args: int | float) -> None:
+    def run(*args: int | float) -> int:
         if prod(grid) * prod(block) > MOST_THREADS:
             what = f"a simulation of {prod(grid) * prod(block):,} threads"
             raise UnsupportedError(what, kernel.name, f"use smaller tensors: {MOST_THREADS:,} are the most")
@@ -37,7 +38,11 @@ def simulated_kernel(kernel: CudaKernel) -> Callable[..., None]:
             keep += [_room(shared.partials), _room(4 * shared.counters)]
             keep[-1][:] = 0
             more += [_start(room) for room in keep[-2:]]
-        simulate(source, kernel.name, grid, block, (*args, *more))
+        try:
+            simulate(source, kernel.name, grid, block, (*args, *more))
+        except Stopped:
+            return 1
+        return 0
 
     return run
 

@@ -232,6 +232,7 @@ NAMES |= {word: _shuffle(word, mode) for word, mode in SHUFFLES.items()}
 NAMES |= {f"warp_{word}": _warp(word) for word in COMBINE} | {f"block_{word}": _block(word) for word in COMBINE}
 NAMES |= {
     "sync_threads": _effect("sync_threads", "llvm.nvvm.barrier0"),
+    "stop": _effect("stop", "llvm.trap"),
     "sync_device": _effect("sync_device", "llvm.nvvm.membar.gl"),
     "shared_memory": shared_memory,
     "take_ticket": take_ticket,

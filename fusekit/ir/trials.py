@@ -1,0 +1,33 @@
+"""Segments that exist only to be asked about: would this set of ops be one?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusekit.ids import NodeId
+from fusekit.ir.graph import Graph
+from fusekit.ir.payloads import Segment
+
+
+class Trials(Graph):
+    """A graph, and segments on trial by frozen op sets. It shares everything with the graph, and is nobody's equal:
+    what a scheduler remembers of one trial can be found by no other graph."""
+
+    def __init__(self, graph: Graph):
+        self.__dict__.update(graph.__dict__)
+        self._members = dict(graph._members)
+        self._data = dict(graph._data)
+        self._known: dict[frozenset[NodeId], NodeId] = {}
+
+    def segment_on_trial(self, ops: Iterable[NodeId]) -> NodeId:
+        """A segment of these ops, in program order; the same one for the same set."""
+        chosen = frozenset(ops)
+        if chosen not in self._known:
+            node = NodeId(f"$trial{len(self._known)}")
+            self._known[chosen] = node
+            self._members[node] = tuple(sorted(chosen, key=self.position))
+            self._data[node] = Segment("pointwise")
+        return self._known[chosen]
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__

@@ -1,0 +1,128 @@
+"""Units: what is never parted, and which of them must run before which.
+
+A unit is a store with the ops that its value needs, a library call, or a look at indices. An ordering edge between ops
+of two units orders these; where it is more than a write after a read, no launch may hold both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from fusekit.ids import NodeId
+from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.ops.extern import raises_on_data
+from fusekit.passes.base import is_view
+from fusekit.passes.lookups import CHECK
+
+STORE, LOAD = "fk.store", "fk.load"
+LOOKUPS = ("fk.take", "fk.gather")
+Kind = Literal["store", "call", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """``root``: the store, the call or the check; ``needs``: its ops, a set since values share them."""
+
+    kind: Kind
+    root: NodeId
+    needs: frozenset[NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Why no launch holds two units: an op of one must see what an op of the other did."""
+
+    first: NodeId
+    then: NodeId
+
+
+Order = tuple[int, int, Bar | None]
+
+
+def units_of(graph: Graph) -> list[Unit]:
+    """All units, in program order."""
+    found: list[Unit] = []
+    cones: dict[NodeId, frozenset[NodeId]] = {}
+    for op in graph.ops():
+        target = graph.op(op).target
+        if target == STORE:
+            found.append(Unit("store", op, _cone(graph, graph.operands(op)[0], cones) | {op}))
+        elif target == CHECK:
+            found.append(Unit("check", op, frozenset((op,))))
+        elif target not in (INPUT, RETURN) and not is_view(graph, op) and not is_value_op(graph, op):
+            found.append(Unit("call", op, frozenset((op,))))
+    return found
+
+
+def is_value_op(graph: Graph, op: NodeId) -> bool:
+    return bool(graph.results(op)) and all(graph.is_value(t) for t in graph.results(op))
+
+
+def _cone(graph: Graph, value: NodeId, known: dict[NodeId, frozenset[NodeId]]) -> frozenset[NodeId]:
+    """The ops that a value needs."""
+    if value not in known:
+        seen: set[NodeId] = set()
+        todo = [value]
+        while todo:
+            op = graph.producer(todo.pop())
+            if op not in seen:
+                seen.add(op)
+                todo += [t for t in graph.operands(op) if graph.is_value(t)]
+        known[value] = frozenset(seen)
+    return known[value]
+
+
+def order_of(graph: Graph, units: list[Unit]) -> Iterator[Order]:
+    """(before, after, why they are two, or None) for every pair of units that the program orders."""
+    holders: dict[NodeId, list[int]] = {}
+    for k, unit in enumerate(units):
+        for op in unit.needs:
+            holders.setdefault(op, []).append(k)
+    for first, then, ordering in graph.orderings():
+        bar = None if ordering.kinds == ("WAR",) else Bar(first, then)
+        for a in holders.get(first, ()):
+            for b in holders.get(then, ()):
+                yield a, b, bar if a != b else None
+    yield from _calls_in_order(graph, units)
+    yield from _errors_in_order(graph, units)
+
+
+def _calls_in_order(graph: Graph, units: list[Unit]) -> Iterator[Order]:
+    """Library calls keep their order (random ones draw in it), and no kernel holds one."""
+    calls = [k for k, unit in enumerate(units) if unit.kind == "call"]
+    for a, b in zip(calls, calls[1:], strict=False):
+        yield a, b, Bar(units[a].root, units[b].root)
+
+
+def _errors_in_order(graph: Graph, units: list[Unit]) -> Iterator[Order]:
+    """What may raise because of data comes after the writes that eager has made by then, and before later ones."""
+    seen: list[int] = []  # stores that a caller can see since the last of what may raise, and that one itself
+    last: int | None = None
+    check: int | None = None
+    for k, unit in enumerate(units):
+        if unit.kind == "check" or (unit.kind == "call" and raises_on_data(graph.op(unit.root).target)):
+            for a in seen:
+                both = units[a].kind == unit.kind == "check"
+                yield a, k, None if both else Bar(units[a].root, unit.root)
+            seen, last = [k], k
+            check = k if unit.kind == "check" else check
+        elif unit.kind == "store" and last is not None and _is_seen(graph, unit):
+            yield last, k, None if units[last].kind == "check" else Bar(units[last].root, unit.root)
+        elif unit.kind == "store" and check is not None and any(graph.op(op).target in LOOKUPS for op in unit.needs):
+            yield check, k, None
+        if unit.kind == "store" and _is_seen(graph, unit):
+            seen.append(k)
+
+
+def _is_seen(graph: Graph, unit: Unit) -> bool:
+    """Does the store write what outlives an error?"""
+    block = graph.block_of(graph.operands(unit.root)[1])
+    return block is not None and graph.block(block).kind != "fresh"
+
+
+def blocks_of(graph: Graph, ops: Iterable[NodeId]) -> frozenset[NodeId]:
+    """Memory blocks that these stores write."""
+    written = (graph.block_of(graph.operands(op)[1]) for op in ops if graph.op(op).target == STORE)
+    return frozenset(block for block in written if block is not None)

@@ -1,0 +1,171 @@
+"""Random programs against eager, as many as wanted: ``python -m fusekit.testing.fuzz --programs 20000 --runner plain``.
+
+Each program is called three times through one callable, its arguments sharing memory otherwise in the second call.
+What is done is kept in a file (``--resume``), so that a run goes on where it stopped. Exits with 1 on a mismatch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from fusekit.progress import progress
+from fusekit.testing.fuzz_seed import Job, run_seed
+from fusekit.testing.fuzz_state import Failure, State
+from fusekit.testing.runners import RUNNERS
+
+CHUNK = 10  # seeds a task
+Result = tuple[list[int], "Counter[str]", list[Failure]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; 0 where nothing is wrong."""
+    options = _parser().parse_args(argv)
+    path = Path(options.resume or f"out/fuzz-{options.runner}.json")
+    job = Job(options.runner, options.steps, not options.no_shrink)
+    if options.prepare:
+        from fusekit.testing.fuzz_prepare import prepare
+
+        return prepare(range(options.first_seed, options.first_seed + options.programs), job)
+    state = State.load(path, options.runner)
+    left = state.left(options.first_seed, options.programs)
+    bar = progress(None, f"fuzz {options.runner}", "program", total=len(left))
+    for seeds, counts, failures in _results(left, job, options.jobs):
+        state.add(seeds, counts, failures)
+        state.save(path)
+        bar.update(len(seeds))
+        for failure in failures:
+            bar.write(_text(failure))
+    bar.close()
+    print(summary(state))
+    print(f"kept in {path}")
+    return 1 if state.failures else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fusekit.testing.fuzz", description=__doc__)
+    parser.add_argument("--programs", type=int, default=300, help="how many seeds (300)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
+    parser.add_argument("--runner", choices=RUNNERS, default="plain", help="what runs the kernels (plain)")
+    parser.add_argument("--steps", type=int, default=12, help="lines of a program, at most (12)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--resume", metavar="FILE", help="what is done so far (out/fuzz-RUNNER.json)")
+    parser.add_argument("--no-shrink", action="store_true", help="show failing programs as they are")
+    parser.add_argument("--prepare", action="store_true", help="with --runner cuda: only make the PTX; needs no GPU")
+    return parser
+
+
+def run_seeds(seeds: Sequence[int], job: Job) -> Result:
+    """One task of a worker."""
+    counts, failures = Counter[str](), list[Failure]()
+    for seed in seeds:
+        found, failure = run_seed(seed, job)
+        counts += found
+        failures += [failure] if failure else []
+    return list(seeds), counts, failures
+
+
+def _results(seeds: Sequence[int], job: Job, jobs: int) -> Iterator[Result]:
+    chunks = [seeds[k : k + CHUNK] for k in range(0, len(seeds), CHUNK)]
+    if jobs <= 1:
+        yield from (run_seeds(chunk, job) for chunk in chunks)
+        return
+    while chunks:
+        lost = yield from _in_processes(chunks, job, jobs)
+        chunks = chunks[chunks.index(lost[-1]) + 1 :] if lost else []
+        for seed in (seed for chunk in lost for seed in chunk):
+            yield _alone(seed, job)
+
+
+def _in_processes(chunks: Sequence[Sequence[int]], job: Job, jobs: int) -> Any:
+    """Results as they come; returns the chunks that were under way when a worker died, in order."""
+    context = multiprocessing.get_context("spawn")
+    waiting, running = iter(chunks), dict[Future[Result], Sequence[int]]()
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=40) as pool:
+        for chunk in waiting:
+            running[pool.submit(run_seeds, chunk, job)] = chunk
+            if len(running) < 2 * jobs:
+                continue
+            if (yield from _collect(running)):
+                break
+        while running and not (yield from _collect(running)):
+            pass
+    return sorted(running.values(), key=lambda chunk: chunk[0])
+
+
+def _collect(running: dict[Future[Result], Sequence[int]]) -> Any:
+    """Hands on what is done; returns True where the pool is broken."""
+    done, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        try:
+            yield future.result()
+        except BrokenProcessPool:
+            return True
+        del running[future]
+    return False
+
+
+def _alone(seed: int, job: Job) -> Result:
+    """A seed of a chunk in which a process died, in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_one_thread) as pool:
+        try:
+            return pool.submit(run_seeds, [seed], job).result()
+        except BrokenProcessPool:
+            return [seed], Counter({"programs": 1, "wrong": 1}), [Failure(seed, "the process died", "", f"# seed {seed}")]
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+# ---- what is printed
+
+
+def _text(failure: Failure) -> str:
+    head = f"seed {failure.seed}: first wrong after {failure.stage}" + (" (an accident)" if failure.accident else "")
+    return f"{'=' * 100}\n{head}\n{failure.words}\n\n{failure.script}"
+
+
+def summary(state: State) -> str:
+    """What ran, what became of it, and how diverse it was."""
+    counts, total = state.counts, max(state.counts["programs"], 1)
+    lines = [f"{counts['programs']} programs by {state.runner}:"]
+    for name in ("right", "wrong", "refused", "eager raises", "needed the measured bound", "exact", "within a bound"):
+        lines.append(f"  {name:<26}{counts[name]:>7}  {100 * counts[name] / total:5.1f} %")
+    accidents = counts["accident: yes"]
+    lines.append(f"  {'eager accidents decide':<26}{accidents:>7}  {100 * accidents / total:5.1f} %")
+    for group in ("arguments", "lines", "relation", "kernels", "library calls", "copies", "kind", "op", "refused"):
+        lines += _group(counts, group)
+    return "\n".join([*lines, f"wrong seeds: {', '.join(str(f.seed) for f in state.failures) or 'none'}"])
+
+
+def _group(counts: Counter[str], group: str) -> Iterator[str]:
+    """A histogram; numbers in order, words by how often they occur."""
+    found = [(key.split(": ", 1)[1], n) for key, n in counts.items() if key.startswith(f"{group}: ")]
+    if not found:
+        return
+    is_number = all(word.isdigit() for word, _ in found)
+    found.sort(key=lambda pair: int(pair[0]) if is_number else -pair[1])
+    total = sum(n for _, n in found)
+    yield f"{group}:"
+    words = [f"{word} {n} ({100 * n / total:.0f} %)" if n * 50 > total else f"{word} {n}" for word, n in found]
+    line = " "
+    for word in words:
+        if len(line) + len(word) > 116:
+            yield line.rstrip(",")
+            line = " "
+        line += f" {word},"
+    yield line.rstrip(",")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""``x.what_if(...)``: decisions that a person forces, as options of the passes that would have taken them.
+
+Ids in a decision are those of the exploration that is asked. A decision becomes options (the fields of a pass, or of
+``Options``), which a further ``what_if`` starts from: decisions add up, and each is kept in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
+
+from fusekit.errors import FusekitError
+from fusekit.ids import NodeId
+from fusekit.ir import Graph
+from fusekit.passes import Pass, SchedulePass, SegmentOps
+from fusekit.pipeline import Options
+
+P = TypeVar("P", SegmentOps, SchedulePass)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``options`` and the last ``graph`` (with segments) of the exploration that is asked."""
+
+    options: Options
+    graph: Graph
+
+    def decide(self, decisions: Mapping[str, object]) -> tuple[Options, tuple[str, ...]]:
+        """Options with the decisions, and a line of words for each. Raises FusekitError for what makes no sense."""
+        if not decisions:
+            raise FusekitError("what_if() forces nothing", None, f"give it one of {', '.join(DECISIONS)}")
+        options, words = self.options, list[str]()
+        for name, value in decisions.items():
+            if name not in DECISIONS:
+                raise FusekitError(f"what_if knows no {name!r}", None, f"it knows {', '.join(DECISIONS)}")
+            options = DECISIONS[name](replace(self, options=options), value)
+            words.append(f"{name}={value!r}")
+        return options, tuple(words)
+
+    # ---- which kernels
+
+    def merge(self, value: object) -> Options:
+        """Segments, or the segments of ops, become one kernel."""
+        names = _names("merge", value, 'two or more ids: merge=("$0", "$1")', 2)
+        roots = tuple(dict.fromkeys(op for name in names for op in self._roots(name)))
+        segments = _change(self.options, "segment", SegmentOps)
+        return _put(self.options, replace(segments, together=(*segments.together, roots)))
+
+    def split(self, value: object) -> Options:
+        """A segment falls apart into its stores; or a boundary comes after an op or a tensor."""
+        options = self.options
+        for name in _names("split", value, 'an id: split="$0", split="%t"', 1):
+            segments = _change(options, "segment", SegmentOps)
+            if not name.startswith("$"):
+                options = _put(options, replace(segments, cuts=(*segments.cuts, self._value(name))))
+                continue
+            roots = self._roots(name)
+            if len(roots) < 2:
+                fix = "to cut inside of it, name a tensor or an op that it computes: split='%t'"
+                raise FusekitError(f"{name} has one store, and falls apart no further", name, fix)
+            options = _put(options, replace(segments, apart=(*segments.apart, roots)))
+        return options
+
+    def order(self, value: object) -> Options:
+        """Segments are launched in this order."""
+        names = _names("order", value, 'ids in the order wanted: order=("$1", "$0")', 2)
+        first = tuple(self._roots(name)[0] for name in names)
+        segments = _change(self.options, "segment", SegmentOps)
+        return _put(self.options, replace(segments, order=(*segments.order, first)))
+
+    # ---- which loops, which passes, which rules
+
+    def schedule(self, value: object) -> Options:
+        """Chains by segment, written by hand."""
+        if not isinstance(value, Mapping):
+            raise FusekitError(f"schedule={value!r:.60} names no segment", None, 'write schedule={"$0": "split ..."}')
+        given = dict(_change(self.options, "schedule", SchedulePass).given)
+        for name, chain in cast("Mapping[str, object]", value).items():
+            given[self._roots(name)[0]] = str(chain)
+        passes = _change(self.options, "schedule", SchedulePass)
+        return _put(self.options, replace(passes, given=tuple(given.items())))
+
+    def without(self, value: object) -> Options:
+        """A pass, or several, left out."""
+        options = self.options
+        for name in _names("without", value, 'the name of a pass: without="schedule"', 1):
+            known = [one.name for one in options.passes]
+            if name not in known:
+                raise FusekitError(f"no pass is {name!r}", None, f"the passes are {', '.join(known)}")
+            if name == "segment":
+                what = "without segment nothing runs: a plan is made of segments"
+                fix = 'use split="$0" for smaller ones, or fk.Options(passes=...) to look at the steps before it'
+                raise FusekitError(what, "what_if(without=...)", fix)
+            options = replace(options, passes=[one for one in options.passes if one.name != name])
+        return options
+
+    def allocation(self, value: object) -> Options:
+        """Where elements of a tensor lie, as a chain of its own from its logical domain."""
+        from fusekit.errors import UnsupportedError
+
+        raise UnsupportedError(f"allocation={value!r:.60}", "what_if", "write the graph as text and use fk.parse")
+
+    def alias(self, value: object) -> Options:
+        return replace(self.options, alias=value)
+
+    def precision(self, value: object) -> Options:
+        return replace(self.options, precision=value)
+
+    # ---- ids
+
+    def _roots(self, name: str) -> tuple[NodeId, ...]:
+        """What stands for a segment, or the segments of an op or a tensor, in options: stores and library calls."""
+        graph = self.graph
+        node = self._known(name)
+        if name.startswith("%"):
+            ops = [graph.producer(node)] if graph.has_producer(node) else list(graph.users(node))
+        else:
+            ops = [node]
+        segments = (
+            [node] if name.startswith("$") else list(dict.fromkeys(s for op in ops for s in graph.segments_of(op)))
+        )
+        found = tuple(
+            dict.fromkeys(
+                op for s in segments for op in graph.members(s) if not graph.results(op) or _is_call(graph, op)
+            )
+        )
+        if not found:
+            raise FusekitError(f"{name} launches nothing", name, f"name one of {', '.join(_launching(graph))}")
+        return found
+
+    def _value(self, name: str) -> NodeId:
+        """The value that a cut comes after."""
+        node, graph = self._known(name), self.graph
+        tensors = graph.results(node) if name.startswith("^") else (node,)
+        if len(tensors) != 1 or not graph.is_value(tensors[0]) or not graph.users(tensors[0]):
+            what = f"{name} is no value that a kernel computes: it is in memory already"
+            raise FusekitError(what, name, "name a value, such as the operand of a store or of another op in a kernel")
+        return tensors[0]
+
+    def _known(self, name: str) -> NodeId:
+        if name not in self.graph:
+            fix = f"segments are {', '.join(self.graph.segments())}; ops and values stand in x.text()"
+            raise FusekitError(f"the exploration has no {name!r}", None, fix)
+        return NodeId(name)
+
+
+DECISIONS: dict[str, Callable[[Asked, object], Options]] = {
+    "merge": Asked.merge,
+    "split": Asked.split,
+    "order": Asked.order,
+    "schedule": Asked.schedule,
+    "without": Asked.without,
+    "allocation": Asked.allocation,
+    "alias": Asked.alias,
+    "precision": Asked.precision,
+}
+
+
+def _is_call(graph: Graph, op: NodeId) -> bool:
+    return any(graph.segment(s).scheduler == "extern" for s in graph.segments_of(op))
+
+
+def _launching(graph: Graph) -> list[str]:
+    return [s for s in graph.segments() if graph.segment(s).scheduler != "alias"]
+
+
+def _names(what: str, value: object, example: str, least: int) -> list[str]:
+    """One id or several."""
+    many = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()
+    found = [value] if isinstance(value, str) else list(many)
+    if len(found) < least or not all(isinstance(one, str) for one in found):
+        raise FusekitError(f"{what}={value!r:.60} is not enough", "what_if", f"give {example}")
+    return cast("list[str]", found)
+
+
+def _change(options: Options, name: str, kind: type[P]) -> P:
+    """The pass of ours that decides this. Raises FusekitError where the pipeline has none."""
+    found = next((one for one in options.passes if isinstance(one, kind)), None)
+    if found is None:
+        raise FusekitError(f"this pipeline has no pass {name} to decide that", "what_if", "explore with fk.PIPELINE")
+    return found
+
+
+def _put(options: Options, changed: Pass) -> Options:
+    """The pass in place of the one of its kind."""
+    return replace(options, passes=[changed if type(one) is type(changed) else one for one in options.passes])

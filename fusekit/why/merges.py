@@ -1,0 +1,71 @@
+"""The merge log: every pair that the segmenter tried to make one kernel of, as data and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal, overload
+
+from fusekit.ids import NodeId
+from fusekit.why.reasons import Reason
+
+SHOWN = 4  # stores of one side in a table
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One trial: two groups (each named by its stores and calls), the bytes that one kernel of both would save besides
+    a launch, which schedulers were asked and what each said ("takes it", or its refusal), and the verdict."""
+
+    first: tuple[NodeId, ...]
+    second: tuple[NodeId, ...]
+    saved: int
+    asked: tuple[tuple[str, str], ...]
+    verdict: Literal["merged", "refused"]
+    reason: Reason
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """The row of the table: pair, bytes saved, schedulers asked, verdict, reason."""
+        asked = "; ".join(f"{name}: {said}" for name, said in self.asked) or "none"
+        return f"{_side(self.first)} + {_side(self.second)}", f"{self.saved:,}", asked, self.verdict, str(self.reason)
+
+
+class Merges(Sequence[Merge]):
+    """The log of one exploration, in the order in which pairs were tried; prints as a table."""
+
+    HEAD = ("pair", "bytes saved", "schedulers asked", "verdict", "because")
+
+    def __init__(self, rows: Sequence[Merge]):
+        self.rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Merge: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Merge]: ...
+    def __getitem__(self, index: int | slice) -> Merge | Sequence[Merge]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Merge]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "no pair was tried: there is one group of stores, or none"
+        rows = [self.HEAD, *(row.cells for row in self.rows)]
+        widths = [min(max(len(row[k]) for row in rows), 48) for k in range(4)]
+        return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(row[:4], widths, strict=True)), row[4]]) for row in rows)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in self.HEAD)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row.cells)}</tr>" for row in self.rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _side(names: tuple[NodeId, ...]) -> str:
+    shown = " ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} (and {len(names) - SHOWN} more)"

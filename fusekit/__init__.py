@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # for editors and type checkers; a test holds it against _HOM
     from fusekit.jit import last_run as last_run
     from fusekit.passes import PIPELINE as PIPELINE
     from fusekit.pipeline import Options as Options
+    from fusekit.why import Reason as Reason
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ _HOMES = {
     "FusekitError": "fusekit.errors",
     "Options": "fusekit.pipeline",
     "PIPELINE": "fusekit.passes",
+    "Reason": "fusekit.why",
     "UnsupportedError": "fusekit.errors",
     "clear_cache": "fusekit.jit",
     "cut": "fusekit.exploration",

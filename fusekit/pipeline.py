@@ -19,7 +19,7 @@ from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import Plan, make_plan
 from fusekit.schedule import Target, choose, simple
-from fusekit.why import Explanation
+from fusekit.why import Explanation, Trial
 
 _NOT_YET = {"alias": "exact", "random": "eager", "tune": False, "cuda_graph": False}
 BACKENDS = ("auto", "cpu", "cuda", "sim")
@@ -73,12 +73,14 @@ def _as_pass(one: object) -> Pass:
 
 @dataclass(frozen=True)
 class Step:
-    """The graph after one pass, with what the pass said; the first step is the trace itself."""
+    """The graph after one pass, with what the pass said; the first step is the trace itself. ``merges``: the pairs that
+    a segmenter tried."""
 
     name: str
     graph: Graph
     explanations: tuple[Explanation, ...] = ()
     seconds: float = 0.0
+    merges: tuple[Trial, ...] = ()
 
     def __repr__(self) -> str:
         return f"<step {self.name}: {self.graph!r}, {len(self.explanations)} explanations>"
@@ -117,7 +119,8 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
         _refuse_out_of_place(one, steps[-1].graph, proven)
         started = time.perf_counter()
         result = one(steps[-1].graph)
-        steps.append(Step(one.name, result.graph, result.explanations, time.perf_counter() - started))
+        took = time.perf_counter() - started
+        steps.append(Step(one.name, result.graph, result.explanations, took, result.merges))
         proven = one.check(result.graph, proven) if isinstance(one, UserPass) else getattr(one, "ensures", ())
         if watch is not None:
             watch(steps[-1])

@@ -37,7 +37,7 @@ from fusekit.ir.payloads import (
     is_tuple,
 )
 from fusekit.ir.text import print_explanations, print_graph
-from fusekit.ir.trials import Trials
+from fusekit.ir.trials import OnTrial
 
 __all__ = [
     "FUNCTIONAL",
@@ -65,6 +65,7 @@ __all__ = [
     "Member",
     "Merge",
     "Number",
+    "OnTrial",
     "Op",
     "Operand",
     "Ordering",
@@ -77,7 +78,6 @@ __all__ = [
     "Tensor",
     "TensorDomain",
     "Transform",
-    "Trials",
     "Use",
     "diff",
     "empty_graph",

@@ -15,7 +15,7 @@ from fusekit.ir.domains import Axis, DomainKind, IterDomain, Transform
 from fusekit.ir.graph import Graph, Holder, edges_of
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Block, Boundary, Def, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
-from fusekit.why import Explanation, Merge, Reason
+from fusekit.why import Explanation, Reason, Trial
 
 if TYPE_CHECKING:
     from fusekit.ir.invariants import Invariant
@@ -28,7 +28,7 @@ class PassResult:
 
     graph: Graph
     explanations: tuple[Explanation, ...]
-    merges: tuple[Merge, ...] = ()
+    merges: tuple[Trial, ...] = ()
 
 
 class Draft:

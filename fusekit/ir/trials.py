@@ -9,7 +9,7 @@ from fusekit.ir.graph import Graph
 from fusekit.ir.payloads import Segment
 
 
-class Trials(Graph):
+class OnTrial(Graph):
     """A graph, and segments on trial by frozen op sets. It shares everything with the graph, and is nobody's equal:
     what a scheduler remembers of one trial can be found by no other graph."""
 

@@ -15,11 +15,16 @@ _CHEAP = {"abs", "to_bf16", "to_f16", "maximum", "minimum", "clamp_min", "clamp_
 
 
 def arrange(items: Sequence[Item], cases: dict[str, Cases]) -> list[tuple[Cases, list[Item]]]:
-    """Groups of statements in an order that keeps operands first; tests lead, a group is as long as it can be."""
-    tests = [item for item in items if isinstance(item.statement, Test)]
-    rest = [item for item in items if not isinstance(item.statement, Test)]
+    """Groups of statements in an order that keeps operands first; a group is as long as it can be.
+
+    Tests lead, but those of a position that data decide, which follow what loads it.
+    """
+    names = {item.name for item in items if not isinstance(item.statement, Test)}
+    tests = [item for item in items if isinstance(item.statement, Test) and not _operands(item) & names]
+    first = {test.name for test in tests}
+    rest = [item for item in items if item.name not in first]
     own = {item.name for item in rest}
-    waits = {item.name: {operand for operand, _ in item.uses if operand in own} for item in rest}
+    waits = {item.name: (_operands(item) | _tests(cases[item.name])) & own for item in rest}
     users: dict[str, list[str]] = {}
     for item in rest:
         for operand in waits[item.name]:
@@ -49,6 +54,15 @@ def arrange(items: Sequence[Item], cases: dict[str, Cases]) -> list[tuple[Cases,
         del ready[current]
         groups.append((current, group))
     return groups
+
+
+def _operands(item: Item) -> set[str]:
+    """Names that a statement needs: values, and the tests that choose among them."""
+    return {operand for operand, _ in item.uses} | {test for _, case in item.uses for test, _ in case}
+
+
+def _tests(cases: Cases) -> set[str]:
+    return {test for case in cases for test, _ in case}
 
 
 def is_costly(item: Item) -> bool:

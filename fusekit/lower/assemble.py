@@ -76,8 +76,8 @@ class _Assembler:
             out += [folded.init for folded in folds]
             out += self._loops(path, step)
             out += self._roots(path, step, Accumulate)
-            out += [c for folded in folds for c in folded.combine if c.over != "blocks"]
-            out += [c for folded in folds for c in folded.combine if c.over == "blocks"]
+            out += [c for folded in folds for c in folded.combine if c.over not in ("blocks", "grid")]
+            out += [c for folded in folds for c in folded.combine if c.over in ("blocks", "grid")]
             out += [folded.finish for folded in folds if folded.init.count is None]
         if (path, None) in self.ways.waits:
             out.append(Sync())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import cast
 
@@ -11,14 +12,16 @@ from fusekit.domains import Placed, Reference
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Graph, Guard, Layout
+from fusekit.lower.blocks import Across, across_blocks
 from fusekit.lower.checks import checks
 from fusekit.lower.contexts import Ranges, contexts, simplify, visible
-from fusekit.lower.folded import Folded, check_blocks, fold_of, position_of
+from fusekit.lower.folded import Folded, fold_of, position_of
 from fusekit.lower.items import Item, Path, Result
 from fusekit.lower.keep import Kept, keep, used
-from fusekit.lower.loops import Loops, is_thread, loops_of
+from fusekit.lower.loops import Loops, is_block, loops_of
 from fusekit.lower.names import Names
 from fusekit.lower.nest import Puller
+from fusekit.lower.orbits import Orbit
 from fusekit.lower.placement import anchored
 from fusekit.lower.program import ALWAYS, Accumulate, Cases, Statement, Store, Test
 from fusekit.lower.refuse import CannotLower, NoVectors
@@ -88,13 +91,14 @@ class Nest:
 class Segment:
     """What is lowered: the roots (fk.store and fk.reduce ops in program order) and the space that they run over.
 
-    ``checks``: fk.check_index ops, which come before any store.
+    ``checks``: fk.check_index ops, which come before any store. ``orbits``: stores whose iterations are paired.
     """
 
     graph: Graph
     roots: tuple[NodeId, ...]
     reference: Reference
     checks: tuple[NodeId, ...] = ()
+    orbits: Mapping[NodeId, Orbit] = field(default_factory=dict[NodeId, Orbit])
 
 
 def build(segment: Segment, schedule: Schedule, target: Target, reserved: Iterable[str], limit: int) -> Nest:
@@ -121,12 +125,15 @@ def _build(
     first = plan_roots(graph, segment.roots, reference, loops, lambda op: places(op, loops))
     ordered = loops.reordered(order_loops(graph, loops, first.values(), most))
     plans = plan_roots(graph, segment.roots, reference, ordered, lambda op: places(op, ordered))
-    plans, loops = set_steps(plans, ordered), ordered
+    blocks = frozenset(axis.var for axis in ordered.axes if is_block(axis))
+    plans, loops = set_steps(plans, ordered, blocks), ordered
+    for op, orbit in segment.orbits.items():
+        plans[op] = replace(plans[op], guards=(*plans[op].guards, *orbit.guards(plans[op].index)))
     plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
     inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
     puller = Puller(graph, names, limit, loops, inline, exact=target.exact)
-    return _Builder(target, plans, stops, schedule.placements.persist, puller, segment.checks).run()
+    return _Builder(target, plans, stops, schedule.placements.persist, puller, segment.checks, segment.orbits).run()
 
 
 def _anchors(segment: Segment) -> Iterator[tuple[NodeId, Layout]]:
@@ -163,6 +170,7 @@ class _Builder:
     persist: tuple[NodeId, ...] | None
     puller: Puller
     checks: tuple[NodeId, ...] = ()
+    orbits: Mapping[NodeId, Orbit] = field(default_factory=dict[NodeId, Orbit])
     roots: list[Root] = field(default_factory=list[Root])
     folds: dict[tuple[NodeId, tuple[Form, ...]], Folded] = field(
         default_factory=dict[tuple[NodeId, tuple[Form, ...]], Folded]
@@ -172,10 +180,13 @@ class _Builder:
     def loops(self) -> Loops:
         return self.puller.loops
 
+    @cached_property
+    def across(self) -> Across | None:
+        return across_blocks(self.plans, self.loops)
+
     def run(self) -> Nest:
         for op in _in_order(self.plans):
             self._root(self.plans[op])
-        check_blocks(self.folds.values(), self.plans.values())
         items = list(self.puller.items.values())
         cases = self._cases(items)
         kept: list[Kept] = []
@@ -187,13 +198,15 @@ class _Builder:
         folds, names = tuple(self.folds.values()), self.puller.names
         before = checks(self.puller.graph, self.checks, names, self.loops.axes)
         return Nest(
-            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before
+            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before,
+            bool(self.orbits),
         )
 
     def _cases(self, items: Sequence[Item]) -> dict[str, Cases]:
         """When each item matters, by tests that are known where it stands."""
         ranges = Ranges({item.name: item.statement.guards for item in items if isinstance(item.statement, Test)})
         roots = [(root.statement.value, root.cases) for root in self.roots]
+        roots += [(item.name, ALWAYS) for item in items if isinstance(item.statement, Test)]  # asked whatever holds
         found = contexts([(item.name, item.uses) for item in items], roots, ranges.clean)
         place = {item.name: (item.path, item.step) for item in items if isinstance(item.statement, Test)}
         cases: dict[str, Cases] = {}
@@ -231,6 +244,8 @@ class _Builder:
             self._accumulate(plan, guards)
         else:
             self._store(plan, guards)
+            for index in self.orbits[plan.op].others(plan.index) if plan.op in self.orbits else ():
+                self._store(replace(plan, index=index), guards)
 
     def _store(self, plan: Plan, guards: tuple[Guard, ...]) -> None:
         graph = self.puller.graph
@@ -253,10 +268,10 @@ class _Builder:
         self.roots.append(Root(store, guards, self._when(guards), path, plan.steps[-1], block, region))
 
     def _one_thread(self, address: Form, guards: Sequence[Guard]) -> Iterator[Guard]:
-        """Of threads that would store the same, the first does."""
+        """Of threads and blocks that would store the same, the first does."""
         free = address.free.union(*(guard.form.free for guard in guards))
         for axis in self.loops.axes:
-            if is_thread(axis) and axis.var not in free:
+            if axis.var not in free and not (self.across and self.across.is_last_alone(axis)):
                 yield Guard(Form.of(axis.var), 1)
 
     def _when(self, guards: tuple[Guard, ...]) -> Cases:
@@ -282,7 +297,8 @@ class _Builder:
     def _fresh(self, plan: Plan, lanes: bool) -> Folded:
         slot = sum(bool(folded.threads) for folded in self.folds.values())
         path = self._path(plan)[: plan.level]
-        return Folded.of(self.puller.graph, plan, self.puller.names, self.target, self.loops, path, lanes, slot)
+        graph, names = self.puller.graph, self.puller.names
+        return Folded.of(graph, plan, names, self.target, self.loops, path, lanes, slot, self.across)
 
     def _finish(self, plan: Plan) -> None:
         """What the reduction has found is there for later steps; one without an element has found its identity."""

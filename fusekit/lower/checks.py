@@ -71,9 +71,7 @@ def _outside(graph: Graph, op: NodeId, index: str) -> Outside:
     return Outside(index, -size if wraps else 0, size, ignore)
 
 
-def _walk(
-    layout: Layout, names: Names, axes: Sequence[LaunchAxis]
-) -> tuple[list[Var], list[Form], Guard | None]:
+def _walk(layout: Layout, names: Names, axes: Sequence[LaunchAxis]) -> tuple[list[Var], list[Form], Guard | None]:
     """(loops, the index at an iteration, where it is one). Without axes a loop a dimension, else threads in turn."""
     if not axes:
         order = [Var(names.fresh("at"), n) for n in layout.shape]

@@ -11,6 +11,7 @@ from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Graph
+from fusekit.lower.blocks import Across
 from fusekit.lower.items import Path
 from fusekit.lower.loops import Loops, is_block, is_thread
 from fusekit.lower.names import Names
@@ -42,14 +43,23 @@ class Folded:
 
     @staticmethod
     def of(
-        graph: Graph, plan: Plan, names: Names, target: Target, loops: Loops, path: Path, lanes: bool, slot: int
+        graph: Graph,
+        plan: Plan,
+        names: Names,
+        target: Target,
+        loops: Loops,
+        path: Path,
+        lanes: bool,
+        slot: int,
+        across: Across | None,
     ) -> Folded:
-        """``path``: the loops around it; ``lanes``: does it take vectors? ``slot``: its shared memory."""
+        """``path``: the loops around it; ``lanes``: does it take vectors? ``slot``: its shared memory. ``across``: how
+        blocks put it together."""
         (tensor,) = graph.results(plan.op)
         fold, source = fold_of(graph, plan.op), graph.tensor(plan.tensor).dtype
         held = target.accumulator(fold, source)
         name = names.fresh(f"{fold.value}_so_far")
-        combine = tuple(_combine(graph, plan, name, held, loops, lanes, slot))
+        combine = tuple(_combine(graph, plan, name, held, loops, lanes, slot, across))
         vector = lanes and loops.lanes not in plan.over
         result = names.fresh(_RESULTS.get(fold, fold.value))
         extents = [var.extent for var in plan.inside]
@@ -64,7 +74,7 @@ _RESULTS = {Fold.SUM: "total", Fold.MAX: "most", Fold.MIN: "least", Fold.PROD: "
 
 
 def _combine(
-    graph: Graph, plan: Plan, name: str, held: DType, loops: Loops, lanes: bool, slot: int
+    graph: Graph, plan: Plan, name: str, held: DType, loops: Loops, lanes: bool, slot: int, across: Across | None
 ) -> Iterable[Combine]:
     fold = fold_of(graph, plan.op)
     if lanes and loops.lanes in plan.over:
@@ -73,22 +83,11 @@ def _combine(
     if axes := tuple(a for a in loops.axes if is_thread(a) and a.var in plan.over):
         yield Combine(name, fold, held, "threads", axes, slot, lanes=lanes)
     if axes := tuple(a for a in loops.axes if is_block(a) and a.var in plan.over):
+        assert across is not None, "whoever has a block axis was asked how blocks put it together"
+        alike = tuple(axis for axis in loops.axes if is_thread(axis) and axis.var not in plan.free)
         shape = graph.tensor(graph.results(plan.op)[0]).shape
-        yield Combine(name, fold, held, "blocks", axes, slot, row_major(plan.kept, shape), prod(shape), lanes)
-
-
-def check_blocks(folds: Iterable[Folded], plans: Iterable[Plan]) -> None:
-    """Blocks put results together once, outside of loops, and only the last block goes on. Raises CannotLower."""
-    folds, plans = list(folds), list(plans)
-    across = [folded for folded in folds if folded.combine and folded.combine[-1].over == "blocks"]
-    if not across:
-        return
-    if len({(folded.combine[-1].axes, folded.step) for folded in across}) > 1:
-        raise CannotLower(f"{across[-1].op}: blocks put results together only once")
-    grid, ops = {axis.var for axis in across[0].combine[-1].axes}, {folded.op for folded in across}
-    others = [plan for plan in plans if plan.op not in ops and (not plan.is_fold or plan.steps[0] > across[0].step)]
-    if across[0].path or any(plan.free & grid for plan in others):
-        raise CannotLower(f"{across[0].op}: only the last block has the result of all, and others need it")
+        at, size = row_major(plan.kept, shape), prod(shape)
+        yield Combine(name, fold, held, across.over, axes, slot, at, size, lanes, alike)
 
 
 def fold_of(graph: Graph, op: NodeId) -> Fold:

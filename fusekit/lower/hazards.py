@@ -161,7 +161,7 @@ def _why_no_barrier(nest: Nest, mine: Sequence[Meeting]) -> str | None:
 
 def _why_not_counted(nest: Nest, mine: Sequence[Meeting]) -> str | None:
     """Where blocks put results together, only the last of them goes on: what stands behind waits for all in front."""
-    steps = [f.step for f in nest.folds if any(one.over == "blocks" for one in f.combine)]
+    steps = [f.step for f in nest.folds if any(one.over in ("blocks", "grid") for one in f.combine)]
     if not steps:
         return "no block is the last one"
     if all(_step(m.item.path, m.item.step) <= min(steps) < _step(m.root.path, m.root.step) for m in mine):

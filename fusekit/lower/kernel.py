@@ -16,10 +16,11 @@ from fusekit.ir import Segment as SegmentPayload
 from fusekit.lower.assemble import Ways, assemble
 from fusekit.lower.build import Nest, Segment, build
 from fusekit.lower.checks import CHECK, check_ops
-from fusekit.lower.hazards import Protected, protect
+from fusekit.lower.hazards import Protected
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
 from fusekit.lower.program import For, Load, Param, Program, Store
 from fusekit.lower.refuse import CannotLower
+from fusekit.lower.remedies import safest
 from fusekit.lower.scalars import scalar_of
 from fusekit.lower.target import TARGETS, Target
 from fusekit.lower.target import Name as TargetName
@@ -89,7 +90,8 @@ def lower_segment(
 
     ``schedule``: how its loops run; without one, as the segment says, else as a scheduler has it. ``ordered``: may the
     kernel rely on the order of its loops? (A CPU's may, a GPU's not.) ``threaded``: may a large kernel whose iterations
-    need no order share its outermost loop out to threads? ``precision``: "fast" rounds only what is stored. Raises CannotLower, and IllegalTransform for a schedule.
+    need no order share its outermost loop out to threads? ``precision``: "fast" rounds only what is stored. Raises
+    CannotLower, and IllegalTransform for a schedule.
     """
     role = replace(TARGETS[target], exact=precision == "eager")
     graph, segment = as_segment(graph, segment)
@@ -100,9 +102,9 @@ def lower_segment(
         source = print_cpu(Program((), ()), name, graph)
         return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
     whole = Segment(graph, roots, reference, check_ops(graph, segment))
-    nest = _nest(whole, segment, schedule, role, most_values)
-    safe = protect(nest, ordered and role.ordered)
-    nest, is_parallel = safe.nest, threaded and _is_parallel(nest, safe)
+    safe = safest(whole, lambda one: _nest(one, segment, schedule, role, most_values), ordered and role.ordered)
+    nest = safe.nest
+    is_parallel = threaded and _is_parallel(nest, safe)
     ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", is_parallel, safe.waits, safe.later)
     program = assemble(graph, nest, ways)
     source = _printer(target)[1](program, name, graph, _notes(graph, nest))

@@ -21,7 +21,7 @@ from fusekit.memory import Kind, meets, relate
 from fusekit.schedule.plan import open_guards
 
 PASSES = 8  # elements that each thread of the last block moves, at most
-SHARE = 8  # on a CPU: one element of so many of a tensor may wait
+SHARE = 4  # on a CPU: one element of so many of a tensor may wait
 MOST_SPANS = 4
 Span = tuple[int, int]
 
@@ -36,8 +36,8 @@ def span_of(item: Item) -> Span:
 
 def leave(nest: Nest, loads: Sequence[Item], stores: Sequence[Root]) -> tuple[Nest, tuple[Hold, ...]] | str:
     """The nest in which the stores to what the loads of one block read come last; or why they cannot."""
-    if any(one.over == "blocks" for folded in nest.folds for one in folded.combine):
-        return "the last block has its own part already"
+    if any(one.over in ("blocks", "grid") for folded in nest.folds for one in folded.combine):
+        return "blocks put results together already"
     if nest.checks and nest.loops.axes:
         return "a bad index ends some blocks early"
     if any(not _load(item).address.free.isdisjoint(nest.data) for item in loads):

@@ -125,7 +125,7 @@ class _Printer(Printer):
                 self.put(f"{name} = {tile}[{self.number(at)}]")
             case Stop(name):
                 self.put(f"if {name}:")
-                self.put("    return np.int64(1)  # before anything is stored: the caller looks at the indices and raises")
+                self.put("    return np.int64(1)  # nothing is stored yet: the caller finds the index and raises")
             case Combine() | Sync():
                 raise TypeError(f"a CPU has no {type(statement).__name__}")
             case _:

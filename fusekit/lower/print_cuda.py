@@ -68,7 +68,7 @@ _ACCESS = {
 _ACROSS = {f"{level}_{word}" for level in ("warp", "block") for word in ("sum", "prod", "max", "min")}
 RESERVED_CUDA = frozenset({
     "np", "math", LANES, "bx", "by", "bz", "tx", "ty", "tz", "partials", "counters", "each_lane", "last_block",
-    "shared_memory", "shuffle_xor", "stop", "sync_threads", "div_u32", "mod_u32", "max_nan", "min_nan",
+    "sync_grid", "shared_memory", "shuffle_xor", "stop", "sync_threads", "div_u32", "mod_u32", "max_nan", "min_nan",
     "repeat_lanes", *AXES.values(),
     *(f"{word}_lanes" for word in ("sum", "prod", "max", "min")), *ARG.values(), *_ACCESS, *_ACROSS, *functions(),
 })  # fmt: skip
@@ -399,6 +399,6 @@ class CudaPrinter(AccessPrinter):
 
 
 def _kind(statement: Statement) -> str:
-    if isinstance(statement, Combine) and statement.over == "blocks":
+    if isinstance(statement, Combine) and statement.over in ("blocks", "grid"):
         return "blocks"
     return "lanes" if is_lanewise(statement) else "one"

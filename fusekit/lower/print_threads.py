@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
 WARP = 32
 WIDEST = 16
+WORDS_OF_A_BARRIER = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """What blocks share: bytes of partial results, and 32-bit counters."""
+    """What blocks share: bytes of partial results, and 32-bit counters. ``together``: do all blocks wait for one
+    another, so that all must be on the device at once?"""
 
     partials: int = 0
     counters: int = 0
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def _plus(k: int) -> str:
 @dataclass(frozen=True)
 class Grid:
     """One combine over blocks: the axes of the grid that it folds and those that it keeps, and the threads of a block
-    that have results of their own (``shared``: the others, which had parts of the same result)."""
+    that have results of their own (``shared``: the others, which had parts of the same result, or the same)."""
 
     folded: tuple[LaunchAxis, ...]
     kept: tuple[LaunchAxis, ...]
@@ -92,7 +95,7 @@ class Grid:
     @staticmethod
     def of(program: Program, combine: Combine) -> Grid:
         before = (s for s in walk(program.body) if isinstance(s, Combine) and s.over == "threads")
-        shared = next((s.axes for s in before if s.name == combine.name), ())
+        shared = (*next((s.axes for s in before if s.name == combine.name), ()), *combine.alike)
         kept = tuple(a for a in program.axes if a.parallel.is_block and a not in combine.axes)
         threads = tuple(a for a in program.axes if a.parallel.is_thread and a not in shared)
         lanes = program.lanes.extent if combine.lanes and program.lanes else 0
@@ -117,10 +120,18 @@ def scratch_of(program: Program) -> Scratch:
     """What the program's combines over blocks need, or its stores that wait for all blocks."""
     if holds := [s for s in program.body if isinstance(s, Hold)]:
         return Scratch(_room_of(holds)[-1], 1)
-    combines = [s for s in walk(program.body) if isinstance(s, Combine) and s.over == "blocks"]
+    combines = across_blocks(program)
     if not combines:
         return Scratch()
-    return Scratch(_starts(program, combines)[-1], linear(Grid.of(program, combines[0]).kept)[1])
+    size = _starts(program, combines)[-1]
+    if combines[0].over == "grid":
+        return Scratch(size, WORDS_OF_A_BARRIER * len(combines), True)
+    return Scratch(size, linear(Grid.of(program, combines[0]).kept)[1])
+
+
+def across_blocks(program: Program) -> list[Combine]:
+    """The program's combines over blocks; all of one kind."""
+    return [s for s in walk(program.body) if isinstance(s, Combine) and s.over in ("blocks", "grid")]
 
 
 def _starts(program: Program, combines: Sequence[Combine]) -> list[int]:
@@ -277,18 +288,21 @@ class Threads:
     # ---- blocks of a grid
 
     def finished(self, combines: Sequence[Combine]) -> list[str]:
-        """Partial results to memory; the last block goes on with all of them, the others return."""
-        grid = Grid.of(self.printer.program, combines[0])
-        starts = _starts(self.printer.program, combines)
-        lines: list[str] = []
-        for combine, start in zip(combines, starts, strict=False):
-            lines += self._leave(combine, start)
-        kept, _ = linear(grid.kept)
-        counter = "counters" if kept == "0" else f"counters + {times(4, kept)}"
-        lines += [f"if not last_block({counter}, shared_memory(4), {linear(grid.folded)[1]}):", "    return"]
-        for combine, start in zip(combines, starts, strict=False):
-            lines += self._gather(combine, start)
-        return lines
+        """Partial results to memory; the last block goes on with all of them and the others return, or all wait."""
+        program = self.printer.program
+        whole = across_blocks(program)
+        number, starts = whole.index(combines[0]), _starts(program, whole)
+        pairs = list(zip(combines, starts[number:], strict=False))
+        lines = [line for combine, start in pairs for line in self._leave(combine, start)]
+        if combines[0].over == "grid":
+            _, blocks = linear([axis for axis in program.axes if axis.parallel.is_block])
+            lines.append(f"sync_grid(counters{_plus(4 * WORDS_OF_A_BARRIER * number)}, {blocks})")
+        else:
+            grid = Grid.of(program, combines[0])
+            kept, _ = linear(grid.kept)
+            counter = "counters" if kept == "0" else f"counters + {times(4, kept)}"
+            lines += [f"if not last_block({counter}, shared_memory(4), {linear(grid.folded)[1]}):", "    return"]
+        return lines + [line for combine, start in pairs for line in self._gather(combine, start)]
 
     def _places(self, combine: Combine, start: int) -> list[tuple[str, str, DType]]:
         """(name, base, dtype) of what a block leaves."""

@@ -210,6 +210,14 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class Scratch:
+    """``name`` is memory of the kernel's own, ``size`` bytes, given back at its end (on a CPU only)."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     """``body`` where one of the cases holds; the scalars that it makes are zero elsewhere."""
 
@@ -303,18 +311,21 @@ class Combine:
 
     over "lanes": a vector becomes a scalar. "threads": every thread gets the whole; it is outside of any condition.
     ``slot``: its own number, for shared memory. "blocks": partial results go to scratch memory at ``at`` (elements,
-    below ``size``); only the last block goes on with the whole, all others end here.
+    below ``size``); only the last block goes on with the whole, all others end here. "grid": the same, but all blocks
+    wait for one another here, and each goes on with the whole. ``alike``: axes of a block along which every thread has
+    found the same; "blocks" and "grid" share their work out to these.
     """
 
     name: str
     fold: Fold
     dtype: DType
-    over: typing.Literal["lanes", "threads", "blocks"]
+    over: typing.Literal["lanes", "threads", "blocks", "grid"]
     axes: tuple[LaunchAxis, ...] = ()
     slot: int = 0
     at: Form = ZERO
     size: int = 1
     lanes: bool = False
+    alike: tuple[LaunchAxis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +379,7 @@ class Sync:
 
 Statement = (
     Load | Assign | Test | Store | Snapshot | If | For | Stop
-    | Init | Accumulate | Combine | Finish | Sync | Tile | TileStore | TileLoad
+    | Init | Accumulate | Combine | Finish | Sync | Scratch | Tile | TileStore | TileLoad
 )  # fmt: skip
 
 

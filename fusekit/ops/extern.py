@@ -85,6 +85,7 @@ EMPTIES: frozenset[str] = _packets(
 VIEWS: frozenset[str] = _packets(
     "alias.default",
     "as_strided.default",
+    "data.default",
     "detach.default",
     "diagonal.default",
     "expand.default",

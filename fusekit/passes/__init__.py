@@ -3,10 +3,30 @@
 from fusekit.passes.alias_groups import AliasGroups
 from fusekit.passes.base import Pass
 from fusekit.passes.functionalize import Functionalize
+from fusekit.passes.output_aliases import OutputAliases
 from fusekit.passes.schedule import SchedulePass
 from fusekit.passes.segment import SegmentOps
+from fusekit.passes.sink_reshapes import SinkReshapes
 from fusekit.passes.user import UserPass, as_pass
 
-PIPELINE: tuple[Pass, ...] = (AliasGroups(), Functionalize(), SegmentOps(), SchedulePass())
+PIPELINE: tuple[Pass, ...] = (
+    AliasGroups(),
+    Functionalize(),
+    OutputAliases(),
+    SinkReshapes(),
+    SegmentOps(),
+    SchedulePass(),
+)
 
-__all__ = ["PIPELINE", "AliasGroups", "Functionalize", "Pass", "SchedulePass", "SegmentOps", "UserPass", "as_pass"]
+__all__ = [
+    "PIPELINE",
+    "AliasGroups",
+    "Functionalize",
+    "OutputAliases",
+    "Pass",
+    "SchedulePass",
+    "SegmentOps",
+    "SinkReshapes",
+    "UserPass",
+    "as_pass",
+]

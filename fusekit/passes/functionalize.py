@@ -70,7 +70,8 @@ class _Walk:
         self.graph, self.options, self.now = graph, options, 0
         self.values = Values()
         self.emitter = Emitter(graph, options.name)
-        self.memory = Memory(self.values, self._is_alive, self.emitter.flush)
+        self._called: set[NodeId] = set()  # blocks that library calls made
+        self.memory = Memory(self.values, self._is_alive, self.emitter.flush, self._is_unset)
         outputs = {graph.block_of(t) for t in graph.outputs()}
         self.kept = [b for b in graph.blocks() if b in outputs or graph.block(b).kind != "fresh"]
         self._kept = frozenset(self.kept)
@@ -85,6 +86,9 @@ class _Walk:
 
     def _is_alive(self, block: NodeId) -> bool:
         return block in self._kept or self._last_use.get(block, -1) >= self.now
+
+    def _is_unset(self, block: NodeId) -> bool:
+        return self.graph.block(block).kind == "fresh" and block not in self._called
 
     def outputs(self) -> dict[NodeId, list[Layout]]:
         """The layouts of outputs in memory that the program makes: each is stored through its own, over its own space.
@@ -239,8 +243,7 @@ class _Walk:
         reason = because if because.name == "flush-accident" else Reason.of("flush-library-call")
         self.memory.flush(touched, reason, written)
         self.emitter.extern(call.id, because)
-        for t in call.results:
-            self.memory.state(call.block(t))
+        self._called.update(call.block(t) for t in call.results)
 
 
 def _is_writable(layout: Layout, is_one_value: bool) -> bool:

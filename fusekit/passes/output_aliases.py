@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.index import loop_vars
-from fusekit.ir import FUNCTIONAL, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor
-from fusekit.memory import Kind, algebra, relate
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult
+from fusekit.memory import Kind, relate
 from fusekit.passes import cost
 from fusekit.passes.base import is_view
 from fusekit.passes.rewrite import STORE, Rewriter
-from fusekit.passes.spaces import merged_index
 from fusekit.passes.values import WINDOW, Value, value_index
 from fusekit.why import Reason
 
@@ -40,7 +38,6 @@ class OutputAliases:
         work.note_views()
         for stores in _last_stores(graph).values():
             work.block(stores)
-        work.through_views()
         work.rewriter.draft.sweep()
         return work.rewriter.draft.finish(self.ensures)
 
@@ -67,11 +64,10 @@ class _Aliases:
         for tensor in dict.fromkeys(self.graph.outputs()):
             *_, base = self._up(tensor)
             block = self.graph.block_of(tensor)
-            if base == tensor or block is None:
-                continue
+            assert block is not None
             kind = self.graph.block(block).kind
-            if kind != "fresh":
-                self.rewriter.draft.note((tensor,), Reason.of("view-of-argument", base=base, kind=kind), (base,))
+            if base != tensor and kind != "fresh":
+                self.rewriter.draft.note((tensor,), Reason.of("view-of-argument", base=base), (base,))
 
     def block(self, stores: list[NodeId]) -> None:
         """All stores of the program's end to one block that it makes."""
@@ -95,23 +91,24 @@ class _Aliases:
     def _base(self, store: NodeId) -> _Base:
         """The walk up from one output."""
         value, place = self.rewriter.value(self.graph.operands(store)[0]), self._place(store)
-        best = _Base(store, place, value)
+        best = last = _Base(store, place, value)
         for parent in self._up(place):
             if parent == place:
                 continue
-            if self._is_needed(best.value):
-                self.rewriter.draft.decline((place,), Reason.of("needed-through-view", shape=str(list(best.value.shape))))
+            if self._is_needed(last.value):
+                shape = str(list(last.value.shape))
+                self.rewriter.draft.decline((place,), Reason.of("needed-through-view", shape=shape))
                 break
             relation = relate(self.graph.layout(parent), self.graph.layout(place))
             if relation.kind is not Kind.INSIDE:
-                break  # a part of it: the whole has a store of its own
+                break  # the output is a part of it: the whole has a store of its own
             payload = self.graph.tensor(parent)
             above = self.rewriter.values.window(value, relation.index, payload.shape)
-            above = self.rewriter.values.bits(above, payload.dtype)
-            if _weight(above) > _weight(best.value):
-                self.rewriter.draft.decline((place,), Reason.of("base-is-no-simpler", base=parent), (parent,))
-                break
-            best = _Base(store, parent, above)
+            last = _Base(store, parent, self.rewriter.values.bits(above, payload.dtype))
+            if _weight(last.value) <= _weight(best.value):
+                best = last
+        if last.place != best.place:
+            self.rewriter.draft.decline((place,), Reason.of("base-is-no-simpler", base=last.place), (last.place,))
         return best
 
     def _is_needed(self, value: Value) -> bool:
@@ -137,42 +134,6 @@ class _Aliases:
     def _place(self, store: NodeId) -> NodeId:
         return self.graph.operands(store)[1]
 
-    # ---- a base that the program has no name for
-
-    def through_views(self) -> None:
-        """Stores of a reshape that only merges: what it merges is stored, and the output is a view of that."""
-        outputs = frozenset(self.graph.outputs())
-        for store in self.graph.ops():
-            if self.graph.op(store).target == STORE and store in self.rewriter.draft:
-                self._split(store, outputs)
-
-    def _split(self, store: NodeId, outputs: frozenset[NodeId]) -> None:
-        value, place = self.rewriter.value(self.graph.operands(store)[0]), self._place(store)
-        layout = self.graph.layout(place)
-        if value.kind != WINDOW or value.shape != layout.shape:
-            return
-        inner = value.operands[0]
-        if value_index(value) != merged_index(inner.shape, value.shape):
-            return
-        if any(op != store for op in self.rewriter.users(value)):
-            self.rewriter.draft.decline((place,), Reason.of("needed-through-view", shape=str(list(value.shape))))
-            return
-        split = algebra.reshape(layout, inner.shape)
-        if isinstance(split, Reason):
-            self.rewriter.draft.decline((place,), split)
-            return
-        base = self._add_place(place, split)
-        self.rewriter.store(store, inner, base)
-        self.rewriter.draft.note((place,), Reason.of("stored-in-base", base=base), (base,))
-        if place in outputs and not self.graph.has_producer(place):
-            view = Op("aten.view.default", (Operand(0), value.shape), origin=self.graph.op(value.of).origin if value.of else None)
-            self.rewriter.draft.add_op(view, (base,), (place,), id="^view")
-
-    def _add_place(self, place: NodeId, layout: Layout) -> NodeId:
-        block = self.graph.block_of(place)
-        payload = Tensor(layout.dtype, layout.shape)
-        return self.rewriter.draft.add_tensor(payload, id=f"{place}.base", block=block, layout=layout, role="new")
-
 
 def _weight(value: Value) -> int:
     """What the index of a view costs."""
@@ -189,6 +150,3 @@ def _last_stores(graph: Graph) -> dict[NodeId, list[NodeId]]:
         if block is not None and graph.block(block).kind == "fresh" and graph.op(op).kwarg("flush") == last:
             found.setdefault(block, []).append(op)
     return found
-
-
-__all__ = ["OutputAliases", "loop_vars"]

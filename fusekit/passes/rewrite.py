@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fusekit.ids import NodeId
-from fusekit.ir import Draft, Graph, Tensor
+from fusekit.ir import Graph, Tensor
 from fusekit.passes.base import is_value_op
 from fusekit.passes.core_ops import op_of, value_of
 from fusekit.passes.values import Value, Values
@@ -15,7 +15,7 @@ STORE = "fk.store"
 
 
 class Rewriter:
-    """One run of a pass. ``values`` holds the value of every op that makes one; what is new is written by ``tensor``."""
+    """One run of a pass. ``values`` has the value of every op that makes one; ``tensor`` writes what is new."""
 
     def __init__(self, graph: Graph, by: str):
         self.graph, self.draft = graph, graph.draft(by)
@@ -76,6 +76,17 @@ class Rewriter:
         self._value[tensor] = v
         self._place.setdefault(tensor, limit - 1)
         return tensor
+
+    def turn(self, old: Value, new: Value) -> None:
+        """The op of ``old``, which nothing needs any more as it is, makes ``new`` instead: it keeps its id and place."""
+        node = self._tensor[old.number]
+        op = self.graph.producer(node)
+        for k, operand in enumerate(new.operands):
+            self.draft.rewire(op, k, self.tensor(operand, op))
+        self.draft.replace(op, replace(op_of(new), origin=self.graph.op(op).origin))
+        self.draft.replace(node, replace(self.graph.tensor(node), dtype=new.dtype, shape=new.shape))
+        self._value[node] = new
+        self._tensor.setdefault(new.number, node)
 
     def store(self, op: NodeId, value: Value, place: NodeId | None = None, *, because: Reason | None = None) -> None:
         """Another value, or another place, for a store."""

@@ -51,10 +51,19 @@ class Flush:
 
 
 class Memory:
-    """The state of all blocks while the pass walks the program. ``emit`` receives every flush, in order."""
+    """The state of all blocks while the pass walks the program. ``emit`` receives every flush, in order.
 
-    def __init__(self, values: Values, alive: Callable[[NodeId], bool], emit: Callable[[Flush], None]):
-        self.values, self._alive, self._emit = values, alive, emit
+    ``unset``: has the block no contents but what was written to it since the program began?
+    """
+
+    def __init__(
+        self,
+        values: Values,
+        alive: Callable[[NodeId], bool],
+        emit: Callable[[Flush], None],
+        unset: Callable[[NodeId], bool],
+    ):
+        self.values, self._alive, self._emit, self._unset = values, alive, emit, unset
         self._blocks: dict[NodeId, BlockState] = {}
         self._pending: dict[NodeId, BlockState] = {}  # those with writes, in the order of their first
         self._memo: dict[tuple[NodeId, int, int, Layout], Value] = {}
@@ -94,6 +103,8 @@ class Memory:
             below = self._resolve(state, layout, k)
             above = self.values.bits(value, layout.dtype)
             return self.values.overlay(below, above, relation.index, relation.guards)
+        if not state.epoch and self._unset(state.id):  # nobody wrote it: any value will do
+            return self.values.fill(0, layout.shape, layout.dtype)
         return self.values.load(state.id, state.epoch, layout)
 
     # ---- writing
@@ -182,11 +193,12 @@ class Memory:
 
 
     def _is_pending(self, state: BlockState, layout: Layout) -> bool:
-        """Can all elements of the layout be stored through it, each once, from pending writes alone?"""
-        kinds = {relate(layout, region).kind for region, _ in state.writes}
-        if kinds <= {Kind.DISJOINT} or Kind.NONE in kinds or not nested(layout) or not all(s for _, s in layout.axes()):
+        """Can the elements of the layout be stored through it, each once? They must be those of one pending write."""
+        if not nested(layout) or not all(s for _, s in layout.axes()):
             return False
-        return (state.id, state.epoch) not in self._resolve(state, layout, len(state.writes)).reads
+        kinds = [relate(layout, region).kind for region, _ in state.writes]
+        kinds = [kind for kind in kinds if kind is not Kind.DISJOINT]
+        return kinds == [Kind.INSIDE]
 
 
 def _is_covered(region: Layout, other: Layout, earlier: bool) -> bool:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import gcd, prod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
-import numpy as np
-
 from fusekit.ids import NodeId
+from fusekit.index import Form, Var
 from fusekit.ir import Graph, Layout
+from fusekit.lower.print_threads import scratch_of
 from fusekit.lower.program import For, If, Load, Program, Snapshot, Statement
 from fusekit.passes.base import is_view
+from fusekit.run.regions import Regions, distinct
+from fusekit.run.rereads import read_again
 
-_CELLS = 1 << 24  # a block is counted exactly up to so many cells; above, a sum that no byte range can exceed
+_LOOK_UPS = ("fk.take", "fk.gather")
 
 
 class HasSnapshots(Protocol):
@@ -26,7 +28,8 @@ class HasSnapshots(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Bytes that one launch reads from and writes to memory; ``copied``: its snapshots, read and written."""
+    """Bytes that one launch reads from and writes to memory; ``copied``: its snapshots, and what blocks hand to the
+    last one, written and read."""
 
     reads: int
     writes: int
@@ -50,49 +53,82 @@ def traffic(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) 
     """What a graph with segments moves; ``kernels`` by segment tell of snapshots."""
     kernels = kernels or {}
     moved = sum(moved_by(graph, segment, kernels.get(segment)).total for segment in graph.segments())
-    return Traffic(moved, bytes_least(graph), peak_bytes(graph))
+    return Traffic(moved, bytes_least(graph), peak_bytes(graph, kernels))
 
 
 def moved_by(graph: Graph, segment: NodeId, kernel: HasSnapshots | None = None) -> Moved:
-    """What one launch moves: each byte that a phase of it loads, each byte that it stores, its snapshots twice.
+    """What one launch moves: each byte that a pass over its loops loads, each byte that it stores, its copies twice.
 
-    A phase is one innermost loop: what a later one loads again counts again, and what stays in registers does not. A
-    library call reads its operands and writes those that its schema marks, and its results.
+    What a pass loads again counts again, unless it is still near (``run.rereads`` says when). A library call reads its
+    operands and writes those that its schema marks, and its results.
     """
-    reads, writes = _Regions(graph), _Regions(graph)
+    reads, writes = Regions(graph), Regions(graph)
     for op in graph.members(segment):
-        for tensor in _read(graph, op):
-            reads.add(tensor)
         for tensor in _written(graph, op):
-            writes.add(tensor)
-    kept = [s.last - s.first for s in kernel.program.body if isinstance(s, Snapshot)] if kernel else []
-    again = _loaded_again(graph, kernel.program) if kernel else 0
-    return Moved(reads.count() + again, writes.count(), 2 * sum(kept))
+            writes.add(_home(graph, tensor), graph.layout(tensor))
+    if kernel is None:
+        for op in graph.members(segment):
+            for tensor in _read(graph, op):
+                _add_read(graph, reads, op, tensor)
+        return Moved(reads.count(), writes.count())
+    program = kernel.program
+    _add_loads(graph, reads, program.body)
+    return Moved(reads.count() + read_again(graph, program), writes.count(), 2 * _extra(program))
 
 
-def _loaded_again(graph: Graph, program: Program) -> int:
-    """Bytes that second and later phases load of what an earlier phase has loaded."""
-    phases: dict[NodeId, dict[int, int]] = {}  # load op -> phase -> bytes
-    for number, load in _phased(program.body, [0]):
-        steps = [v for v in load.address.free if not v.name.startswith("n")]
-        for op in load.ops:
-            place = graph.layout(graph.operands(op)[0])
-            size = min(prod(v.extent for v in steps) * load.dtype.width, _distinct(place))
-            mine = phases.setdefault(op, {})
-            mine[number] = max(mine.get(number, 0), size if steps else 0)
-    return sum(sum(mine.values()) - max(mine.values()) for mine in phases.values())
+def _extra(program: Program) -> int:
+    """Bytes of memory that a launch needs besides: snapshots, and what blocks leave for the last one."""
+    kept = sum(s.last - s.first for s in program.body if isinstance(s, Snapshot))
+    return kept + (scratch_of(program).partials if program.axes else 0)
 
 
-def _phased(body: Iterable[Statement], count: list[int], phase: int = 0) -> Iterator[tuple[int, Load]]:
-    """Every load with the number of its phase; ``count`` gives out numbers."""
+def _add_loads(graph: Graph, reads: Regions, body: Iterable[Statement], turns: int = 1) -> None:
+    """What the loads of a program read; ``turns``: how often the loops around run them."""
     for statement in body:
-        if isinstance(statement, Load):
-            yield phase, statement
-        elif isinstance(statement, If):
-            yield from _phased(statement.body, count, phase)
-        elif isinstance(statement, For):
-            count[0] += 1
-            yield from _phased(statement.body, count, count[0])
+        match statement:
+            case Load(address=address, ops=ops, dtype=dtype) if ops:
+                place = graph.operands(ops[0])[0]
+                block, layout = _home(graph, place), graph.layout(place)
+                if _is_looked_up(graph, ops[0]):
+                    reads.look_up(block, min(distinct(layout), turns * dtype.width))
+                else:
+                    reads.add(block, _part(address, layout, graph.block(block).nbytes))
+            case If(body=inside):
+                _add_loads(graph, reads, inside, turns)
+            case For(var=var, body=inside):
+                _add_loads(graph, reads, inside, turns * var.extent)
+            case _:
+                pass
+
+
+def _part(address: Form, whole: Layout, nbytes: int) -> Layout:
+    """The layout of what a load reads in all iterations, where it is one and smaller than its tensor."""
+    steps = [(atom, c) for atom, c in address.terms if isinstance(atom, Var)]
+    small = prod(var.extent for var, _ in steps) < whole.numel
+    if not small or len(steps) < len(address.terms) or any(var.name.startswith("n") for var, _ in steps):
+        return whole
+    found = Layout.of(address.const, [var.extent for var, _ in steps], [c for _, c in steps], whole.dtype)
+    low, high = found.extent
+    return found if low >= 0 and high <= nbytes else whole
+
+
+def _is_looked_up(graph: Graph, op: NodeId) -> bool:
+    """Is what the op loads only looked up in, at positions that data decide?"""
+    users = [u for t in graph.results(op) for u in graph.users(t)]
+    return bool(users) and all(
+        graph.op(u).target in _LOOK_UPS and graph.operands(u)[1] not in graph.results(op) for u in users
+    )
+
+
+def _add_read(graph: Graph, reads: Regions, op: NodeId, tensor: NodeId, unless: Regions | None = None) -> None:
+    """What an op of the graph reads: of a tensor that is only looked up in, as much as its look-ups give."""
+    layout = graph.layout(tensor)
+    if not _is_looked_up(graph, op):
+        reads.add(_home(graph, tensor), layout, unless)
+        return
+    users = dict.fromkeys(u for t in graph.results(op) for u in graph.users(t))
+    given = sum(prod(graph.tensor(t).shape) for u in users for t in graph.results(u))
+    reads.look_up(_home(graph, tensor), min(distinct(layout), given * layout.dtype.width))
 
 
 def bytes_least(graph: Graph) -> int:
@@ -101,20 +137,21 @@ def bytes_least(graph: Graph) -> int:
     Each byte counts once for each; what the program makes and uses up itself does not count.
     """
     kept = {graph.block_of(tensor) for tensor in graph.outputs()} - {None}
-    live, written = _Regions(graph), _Regions(graph)
+    live, written = Regions(graph), Regions(graph)
     for op in graph.ops():
         for tensor in _read(graph, op):
             if graph.block(_home(graph, tensor)).kind != "fresh":
-                live.add(tensor, unless=written)
+                _add_read(graph, live, op, tensor, written)
         for tensor in _written(graph, op):
             if graph.block(_home(graph, tensor)).kind != "fresh" or graph.block_of(tensor) in kept:
-                written.add(tensor)
+                written.add(_home(graph, tensor), graph.layout(tensor))
     return live.count() + written.count()
 
 
-def peak_bytes(graph: Graph) -> int:
-    """The most bytes of memory blocks, made by the program, that are held at once; outputs are held to the end."""
-    segments = graph.segments()
+def peak_bytes(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) -> int:
+    """The most bytes, made by the program, that are held at once: memory blocks, outputs to the end, and what a launch
+    needs besides."""
+    segments, kernels = graph.segments(), kernels or {}
     kept = {graph.block_of(tensor) for tensor in graph.outputs()}
     first: dict[NodeId, int] = {}
     last: dict[NodeId, int] = {}
@@ -122,7 +159,7 @@ def peak_bytes(graph: Graph) -> int:
         for block in _touched(graph, graph.members(segment)):
             first.setdefault(block, k)
             last[block] = len(segments) if block in kept else k
-    held = [0] * (len(segments) + 1)
+    held = [_extra(kernels[s].program) if s in kernels else 0 for s in segments] + [0]
     for block, start in first.items():
         if graph.block(block).kind == "fresh":
             for k in range(start, last[block] + 1):
@@ -158,71 +195,3 @@ def _home(graph: Graph, tensor: NodeId) -> NodeId:
 def _touched(graph: Graph, ops: Iterable[NodeId]) -> list[NodeId]:
     tensors = (t for op in ops for t in (*graph.operands(op), *graph.results(op)))
     return list(dict.fromkeys(block for t in tensors if (block := graph.block_of(t)) is not None))
-
-
-# ---- sets of bytes
-
-
-@dataclass
-class _Regions:
-    """A set of bytes, as layouts in blocks."""
-
-    graph: Graph
-    layouts: dict[NodeId, dict[Layout, None]] = field(default_factory=dict)
-    holes: dict[NodeId, dict[Layout, tuple[Layout, ...]]] = field(default_factory=dict)
-
-    def add(self, tensor: NodeId, unless: _Regions | None = None) -> None:
-        """Add a place, without the bytes that ``unless`` has by now."""
-        block, layout = _home(self.graph, tensor), self.graph.layout(tensor)
-        if unless is not None:
-            self.holes.setdefault(block, {}).setdefault(layout, tuple(unless.layouts.get(block, ())))
-        self.layouts.setdefault(block, {}).setdefault(layout)
-
-    def count(self) -> int:
-        return sum(self._count(block, list(layouts)) for block, layouts in self.layouts.items())
-
-    def _count(self, block: NodeId, layouts: Sequence[Layout]) -> int:
-        layouts = [layout for layout in layouts if layout.numel]
-        holes = self.holes.get(block, {})
-        numbers = {f"n{n.index}": int(n.example) for n in self.graph.numbers()}
-        step = _step([*layouts, *(hole for layout in layouts for hole in holes.get(layout, ()))])
-        nbytes = self.graph.block(block).nbytes
-        if not layouts or nbytes // step > _CELLS:
-            return min(nbytes, sum(_distinct(layout) for layout in layouts if layout not in holes.get(layout, ())))
-        total = np.zeros(-(-nbytes // step), dtype=bool)
-        for layout in layouts:
-            mine = np.zeros_like(total) if holes.get(layout) else total
-            _mark(mine, layout, step, numbers, True)
-            if holes.get(layout):
-                for hole in holes[layout]:
-                    _mark(mine, hole, step, numbers, False)
-                total |= mine
-        return int(total.sum()) * step
-
-
-def _step(layouts: Iterable[Layout]) -> int:
-    """The largest cell, in bytes, of which every layout is made; 1 where an offset hangs on a number."""
-    out = 0
-    for layout in layouts:
-        offset = layout.offset.const if layout.offset.is_constant else 1
-        out = gcd(out, layout.dtype.width, offset, *layout.strides)
-    return out or 1
-
-
-def _mark(cells: np.ndarray, layout: Layout, step: int, numbers: Mapping[str, int], value: bool) -> None:
-    if not layout.numel:
-        return
-    start = layout.offset.evaluate(numbers) // step
-    width = layout.dtype.width // step
-    shape, strides = (*layout.shape, width), (*(s // step for s in layout.strides), 1)
-    if start < 0 or start >= len(cells):
-        return
-    np.lib.stride_tricks.as_strided(cells[start:], shape, strides)[...] = value
-
-
-def _distinct(layout: Layout) -> int:
-    """Bytes of a layout, repeated dimensions once."""
-    count = layout.dtype.width
-    for size, stride in layout.axes():
-        count *= size if stride else 1
-    return count

@@ -43,10 +43,10 @@ def _compile(kernel: Kernel, signature: str) -> Callable[..., int | None]:
 
     def build(suffix: str, parallel: Any) -> Callable[..., int | None]:
         function = _execute(kernel.source, path, helpers.compiled())[kernel.name]
-        function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
         options = {"error_model": "numpy", "nogil": True, "parallel": parallel}
-        if kernel.precision == "fast":
+        if kernel.precision == "fast":  # a product and a sum may become one rounding; nothing else of fast math
             suffix, options["fastmath"] = f"{suffix}_fast", {"contract"}
+        function.__qualname__ = f"{kernel.name}_{cache.digest(kernel.source)}{suffix}"  # becomes the symbol
         return _compiled(function, signature, options, on_disk)
 
     if not kernel.parallel or not threads.available():

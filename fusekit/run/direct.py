@@ -14,7 +14,7 @@ import torch
 
 from fusekit.run.decode import Leaves, Scalar
 from fusekit.run.memory import Blocks, Place
-from fusekit.run.outputs import Ending, Returned
+from fusekit.run.outputs import Ending, Returned, step_versions
 
 Cells = list[int | float]  # addresses of blocks by number, then the graph's numbers
 Maker = Callable[[Sequence[torch.Tensor], Sequence[Scalar], Leaves, Sequence[object], Sequence[object]], object]
@@ -57,7 +57,7 @@ class Direct(NamedTuple):
                     made[block] = None
         finally:
             if self.written:
-                _bump([tensors[k] for k in self.written])
+                step_versions([tensors[k] for k in self.written])
         for block, make in self.rest:
             made[block] = make()
         out: list[object] = []
@@ -68,7 +68,7 @@ class Direct(NamedTuple):
 
 def direct(blocks: Blocks, ending: Ending, launches: Sequence[Launch]) -> Direct | None:
     """The short way; None where the plan needs the general one. Launches of the plan are all of these."""
-    if ending.relayout or any(place.home is None for place in ending.written):
+    if ending.relayout or any(place.home is None for place in ending.written) or any(r.data for r in ending.returned):
         return None
     outputs = _outputs(blocks, ending)
     addresses = _addresses(blocks)
@@ -164,10 +164,3 @@ def _view_of_input(blocks: Blocks, place: Place) -> Maker | None:
         return owner.as_strided(shape, strides, owner.storage_offset() + shift)
 
     return view
-
-
-def _bump(written: list[torch.Tensor]) -> None:
-    """One version bump for every storage object."""
-    if len(written) > 1:
-        written = list({t.untyped_storage()._cdata: t for t in written}.values())
-    torch.autograd.graph.increment_version(written)

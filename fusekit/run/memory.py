@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,6 +67,7 @@ class Blocks:
     fresh: tuple[bool, ...]
     inputs: tuple[Place, ...]
     whole: Mapping[int, Place] = field(default_factory=dict)  # blocks that one output place fills: made as that tensor
+    grown: frozenset[int] = frozenset()  # blocks of callers' storages without a byte, which the program resizes
 
     @staticmethod
     def of(graph: Graph) -> Blocks:
@@ -79,7 +80,16 @@ class Blocks:
             tuple(torch.device(block.device) for block in payloads),
             tuple(block.kind == "fresh" for block in payloads),
             tuple(place_of(graph, number, tensor) for tensor in graph.inputs()),
+            grown=frozenset(number[block] for block in _grown(graph)),
         )
+
+
+def _grown(graph: Graph) -> Iterator[NodeId]:
+    """Blocks of arguments that have no element, in which other tensors have some."""
+    inputs = {block for t in graph.inputs() if (block := graph.block_of(t)) is not None}
+    full = {graph.block_of(t) for t in graph.tensors() if not graph.is_value(t) and graph.layout(t).numel}
+    held = {graph.block_of(t) for t in graph.inputs() if graph.layout(t).numel}
+    yield from (inputs & full) - held  # type: ignore[operator]
 
 
 def _payload(graph: Graph, block: NodeId) -> Block:
@@ -146,6 +156,8 @@ class Memory:
         self._pieces: dict[int, list[Piece]] = {}
         self._keep: list[torch.Tensor] = []
         for tensor, place in zip(tensors, blocks.inputs, strict=True):
+            if place.block in blocks.grown and not tensor.untyped_storage().nbytes():
+                tensor.untyped_storage().resize_(blocks.nbytes[place.block])
             if self.addresses[place.block] is None:
                 self.addresses[place.block] = _base(tensor, place.start(numbers), place.width)
 
@@ -176,6 +188,8 @@ class Memory:
         """Take the storage of ``tensor``, a library call's result, as the bytes of a block that has none yet."""
         self.made[block] = tensor
         storage = self._storages[block] = tensor.untyped_storage()
+        if storage.nbytes() < self.blocks.nbytes[block]:  # the program resizes the result later on
+            storage.resize_(self.blocks.nbytes[block])
         self.addresses[block] = storage.data_ptr()
 
     def _storage(self, block: int) -> torch.UntypedStorage:

@@ -19,13 +19,14 @@ class Returned:
     """How one output leaf is made.
 
     ``input``: the number of the input that it is; else ``place``: a view, ``twin`` the earlier leaf that is the same
-    object; else ``constant`` reads it from the call.
+    object; else ``constant`` reads it from the call. ``data``: the view has a version counter of its own.
     """
 
     input: int | None = None
     place: Place | None = None
     twin: int | None = None
     constant: Reader | None = None
+    data: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def _returned(
     if (number := input_of(graph, tensor)) is not None:
         return Returned(input=number)
     found = place_of(graph, blocks.number, tensor)
-    return Returned(place=found if place is None else place._replace(home=found.home), twin=seen.get(tensor))
+    place = found if place is None else place._replace(home=found.home)
+    return Returned(place=place, twin=seen.get(tensor), data=_is_data(graph, tensor))
 
 
 def input_of(graph: Graph, tensor: NodeId) -> int | None:
@@ -108,9 +110,22 @@ def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
             tensor = graph.operands(op)[operand]
             if not graph.is_value(tensor):
                 place = place_of(graph, blocks.number, tensor)
-                if not blocks.fresh[place.block]:
+                if not blocks.fresh[place.block] and not _is_data(graph, tensor):
                     found[place] = None
     return tuple(found)
+
+
+def _is_data(graph: Graph, tensor: NodeId) -> bool:
+    """Is it reached through ``.data``, which has a version counter of its own?"""
+    block = graph.block_of(tensor)
+    while graph.has_producer(tensor):
+        op = graph.producer(tensor)
+        if graph.op(op).target in (INPUT, "aten.data.default"):
+            return graph.op(op).target != INPUT
+        number = dict(graph.op(op).same).get(graph.results(op).index(tensor))
+        operands = graph.operands(op)
+        tensor = next((t for t in operands if graph.block_of(t) == block), NodeId("")) if number is None else operands[number]
+    return False
 
 
 def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
@@ -130,19 +145,25 @@ def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
         elif leaf.twin is not None:
             out.append(out[leaf.twin])
         else:
-            out.append(odd[leaf.place.block] if leaf.place.block in odd else _rebuild(leaf.place, memory, first))
+            made = odd[leaf.place.block] if leaf.place.block in odd else _rebuild(leaf.place, memory, first)
+            out.append(made.data if leaf.data else made)
     return out
 
 
 def bump(written: Sequence[Place], memory: Memory) -> None:
-    """One version bump for every storage object of an argument that is written."""
-    bumped: set[int] = set()
-    for place in written:
-        k = _owner(memory, place)
-        storage = memory.tensors[k].untyped_storage()._cdata
-        if storage not in bumped:
-            bumped.add(storage)
-            torch.autograd.graph.increment_version(memory.tensors[k])
+    """One version bump for every argument that is written, or a view of what is."""
+    step_versions([memory.tensors[k] for k in dict.fromkeys(_owner(memory, place) for place in written)])
+
+
+def step_versions(tensors: Sequence[torch.Tensor]) -> None:
+    """One step for each version counter: a view and ``detach()`` share one with their tensor, ``.data`` has its own."""
+    if len(tensors) == 1:
+        torch.autograd.graph.increment_version(tensors)
+        return
+    counted = [(t, t._version) for t in tensors if not t.is_inference()]
+    for t, before in counted:
+        if t._version == before:
+            torch.autograd.graph.increment_version(t)
 
 
 def _owner(memory: Memory, place: Place) -> int:

@@ -5,6 +5,7 @@ from fusekit.schedule.base import Chain, Scheduler, Target
 from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose
 from fusekit.schedule.extern import Extern
 from fusekit.schedule.look import Access, Look, look
+from fusekit.schedule.nested import Nested
 from fusekit.schedule.nesting import cannot_nest, reference_among
 from fusekit.schedule.persistent import Persistent
 from fusekit.schedule.phases import phases
@@ -24,6 +25,7 @@ __all__ = [
     "Choice",
     "Extern",
     "Look",
+    "Nested",
     "Persistent",
     "Placements",
     "Pointwise",

@@ -20,6 +20,7 @@ S, U, V = Parallel.SERIAL, Parallel.UNROLL, Parallel.VECTORIZE
 SMALL = 16384  # elements below which starting threads costs a CPU more than the loop
 BLOCKS = 16  # blocks that are enough for a CPU's threads
 CHUNK = 8192  # elements of one block of a flat loop on a CPU
+TOGETHER = 128  # blocks that may wait for one another: a large GPU holds so many at once
 
 
 class Scheduler(Protocol):
@@ -129,6 +130,14 @@ def row_threads(columns: int, n: int, vectors: int = 4, most: int = 1024) -> int
     while threads < most and threads * n * vectors < columns:
         threads *= 2
     return threads
+
+
+def column_threads(columns: int, n: int, threads: int = 256) -> tuple[int, int]:
+    """(threads along columns, ``n`` of them to each; threads along rows): a warp where columns are that many."""
+    across = 32
+    while across > 1 and across * n >= 2 * columns:
+        across //= 2
+    return across, threads // across
 
 
 def looked(seen: Look | None) -> Look:

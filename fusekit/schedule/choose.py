@@ -10,6 +10,7 @@ from fusekit.ir import Graph
 from fusekit.schedule.alias import Alias
 from fusekit.schedule.base import Scheduler, Target
 from fusekit.schedule.extern import Extern
+from fusekit.schedule.nested import Nested
 from fusekit.schedule.persistent import Persistent
 from fusekit.schedule.pointwise import Pointwise
 from fusekit.schedule.record import Schedule
@@ -19,7 +20,7 @@ from fusekit.schedule.transpose import Transpose
 from fusekit.why import Reason
 
 SCHEDULERS: tuple[Scheduler, ...] = (
-    Alias(), Extern(), Pointwise(), Reduction(), Persistent(), Transpose(), Resize(),
+    Alias(), Extern(), Pointwise(), Reduction(), Persistent(), Transpose(), Resize(), Nested(),
 )  # fmt: skip
 
 

@@ -8,7 +8,24 @@ from typing import ClassVar
 from fusekit.domains import reductions
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
-from fusekit.schedule.base import TY, B, Chain, S, T, Target, U, V, looked, row_threads, split_order, start
+from fusekit.schedule.base import (
+    BY,
+    TOGETHER,
+    TY,
+    B,
+    Chain,
+    S,
+    T,
+    Target,
+    U,
+    V,
+    ceil_div,
+    column_threads,
+    looked,
+    row_threads,
+    split_order,
+    start,
+)
 from fusekit.schedule.look import VECTOR_BYTES, Look, folds_alike, larger_root, look
 from fusekit.schedule.phases import reads_again
 from fusekit.schedule.pointwise import flat
@@ -21,12 +38,19 @@ ODD_ROW = 1024  # elements from which a row that no vector divides is worth alig
 
 @dataclass(frozen=True)
 class Persistent:
-    """``vectors`` of a thread to start from; ``words``: the most 32-bit registers a thread holds of one row."""
+    """``vectors`` of a thread to start from; ``words``: the most 32-bit registers a thread holds of one row.
+
+    ``together``: blocks that wait for one another at most, of ``threads`` each with ``unroll`` vectors at once.
+    ``blocks``: so many at most, each with several rows one after another; 0 for a row a block.
+    """
 
     name: ClassVar[str] = "persistent"
     vectors: int = 4
     words: int = 64
-    rows: int = 8
+    together: int = TOGETHER
+    threads: int = 512
+    unroll: int = 4
+    blocks: int = 0
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
         if not (found := reductions(graph, segment)):
@@ -43,25 +67,39 @@ class Persistent:
             return cpu_rows(seen)
         if not seen.reference.reduced:  # a fold over no dimension
             return flat(seen, 256, 1)
-        return self._inner(seen) if is_inner(seen) else self._outer(seen)
+        return self.inner(seen) if is_inner(seen) else self._outer(seen)
 
-    def _inner(self, seen: Look) -> Schedule:
-        """A row a block, or a short row a warp; a row too long for registers is read again in serial loops."""
+    def inner(self, seen: Look) -> Schedule:
+        """A row a block, or a short row a warp. A row too long for registers is read again in serial loops; where such
+        rows are few, several blocks share each."""
         kept, folded = split_order(seen)
-        columns = seen.extent(folded)
+        columns, rows = seen.extent(folded), seen.extent(kept)
         n, aligned = self._lanes(seen, folded)
         narrow = min((a.width for a in seen.accesses), default=4) < 4
         threads = row_threads(columns, n, self.vectors, 512 if aligned or narrow else 1024)
+        fits = ceil_div(columns, n * threads) * n <= self.words
+        if not fits and rows <= self.together // 2:
+            return self._shared(seen, kept, folded)
         chain = start(seen, [g for g in (kept, folded) if g])
         at = 1 if kept else 0
         chain = chain.split_aligned(at, n, 0, columns) if aligned else chain.split(at, n)
         chain.split(at, threads)
-        fits = chain.extents[at] * n <= self.words
         inside, placements = (U, Placements()) if fits else (S, Placements(persist=()))
-        rows = 128 // threads
-        if threads <= 32 and at and rows > 1:
-            return chain.split(0, rows).done(B, TY, inside, T, V, placements=placements)
-        return chain.done(*[B] * at, inside, T, V, placements=placements)
+        types, count = [B] * at, 128 // threads
+        if threads <= 32 and at and count > 1:
+            chain.split(0, count)
+            types.append(TY)
+        if self.blocks and at and chain.extents[0] > self.blocks:
+            chain.split(0, ceil_div(chain.extents[0], self.blocks))
+            types.insert(1, S)
+        return chain.done(*types, inside, T, V, placements=placements)
+
+    def _shared(self, seen: Look, kept: tuple[int, ...], folded: tuple[int, ...]) -> Schedule:
+        """Blocks that wait for one another share a row."""
+        n, at = seen.lanes(seen.groups(folded)[-1]), 1 if kept else 0
+        chain = start(seen, [g for g in (kept, folded) if g]).split(at, n).split(at, self.threads).split(at, self.unroll)
+        chain.split(at, ceil_div(chain.extents[at], self.together // max(seen.extent(kept), 1)))
+        return chain.done(*[BY] * at, B, S, U, T, V, placements=Placements(persist=()))
 
     def _lanes(self, seen: Look, folded: tuple[int, ...]) -> tuple[int, bool]:
         """(elements of a vector, must its pieces be aligned row by row?)"""
@@ -82,7 +120,19 @@ class Persistent:
         return all(inner == a.width and outer == columns * a.width for a, outer, inner in pairs if outer and inner)
 
     def _outer(self, seen: Look) -> Schedule:
-        """Columns on threads; the rows of a column on the other thread axis and in a serial loop."""
+        """Columns on threads and lanes; the rows of a column on the other thread axis, and in an unrolled loop where
+        they fit registers, else in a serial one around it. Where columns are few, blocks that wait for one another share
+        the rows."""
         kept, folded = split_order(seen)
-        chain: Chain = start(seen, [kept, folded]).split(0, 32).split(2, self.rows)
-        return chain.reorder((0, 2, 3, 1)).done(B, S, TY, T, placements=Placements(persist=()))
+        n = seen.lanes(seen.groups(kept)[-1])
+        across, down = column_threads(seen.extent(kept), n)
+        chain: Chain = start(seen, [kept, folded]).split(0, n).split(0, across).split(3, down)
+        steps = chain.extents[3]
+        if steps * n <= self.words // 2:
+            return chain.reorder((0, 3, 4, 1, 2)).done(B, U, TY, T, V)
+        chain.split(3, self.unroll)
+        blocks = self.together // max(chain.extents[0], 1)
+        if blocks < 2:
+            return chain.reorder((0, 3, 4, 5, 1, 2)).done(B, S, U, TY, T, V, placements=Placements(persist=()))
+        chain.split(3, ceil_div(chain.extents[3], blocks)).reorder((0, 3, 4, 5, 6, 1, 2))
+        return chain.done(B, BY, S, U, TY, T, V, placements=Placements(persist=()))

@@ -104,7 +104,8 @@ def plan_roots(
                 found[op] = plan
         else:
             found[op] = _store(graph, op, reference, loops, anchored)
-    return {op: replace(plan, needs=tuple(_needs(graph, op, found))) for op, plan in found.items()}
+    whole = {op: replace(plan, needs=tuple(_needs(graph, op, found))) for op, plan in found.items()}
+    return {op: _outside_of_loops(graph, plan) if reference.reduced else plan for op, plan in whole.items()}
 
 
 def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Space) -> Plan:
@@ -127,6 +128,13 @@ def _store(graph: Graph, op: NodeId, reference: Reference, loops: Space, anchore
     found = (None if reference.reduced else anchored(op)) or place(shape, reference, loops.index)
     guards = _sunk(found.index, found.guards, loops)
     return Plan(op, value, found.index, _guards(found.index, guards, loops, shape))
+
+
+def _outside_of_loops(graph: Graph, plan: Plan) -> Plan:
+    """A store of one element that waits for no reduction stands in no loop, and is nobody's in particular."""
+    if plan.is_fold or plan.needs or graph.layout(graph.operands(plan.op)[1]).numel != 1:
+        return plan
+    return replace(plan, index=tuple(Form() for _ in plan.index), guards=())
 
 
 def _sunk(index: Sequence[Form], guards: Sequence[Guard], loops: Space) -> tuple[Guard, ...]:
@@ -219,22 +227,49 @@ def _outside(graph: Graph, plan: Plan, inner: Var, order: Sequence[Var], most: i
 # ---- steps --------------------------------------------------------------------------------------------------------
 
 
-def set_steps(plans: Mapping[NodeId, Plan], loops: Space) -> dict[NodeId, Plan]:
+def set_steps(
+    plans: Mapping[NodeId, Plan], loops: Space, blocks: frozenset[Var] = frozenset()
+) -> dict[NodeId, Plan]:
     """Loops and steps of every root: the first steps for reductions, the last for stores. Raises CannotLower.
 
     A root stands in the loops of its own index; only what a reduction needs of another one may be around it besides.
+    Reductions over ``blocks`` of a grid that do not wait for one another are finished in one step.
     """
     found = {op: replace(plan, loops=tuple(v for v in loops.order if v in plan.free)) for op, plan in plans.items()}
     steps = {op: [0] * (len(plan.loops) + 1) for op, plan in found.items()}
-    most = len(found) + 1
+    _settle(found, steps)
+    for together in _at_once(found, blocks):
+        last = max(steps[op][0] for op in together)
+        for op in together:
+            steps[op][0] = last
+        _settle(found, steps)
+    _delay(found, steps)
+    return {op: replace(plan, steps=tuple(steps[op])) for op, plan in found.items()}
+
+
+def _settle(plans: Mapping[NodeId, Plan], steps: dict[NodeId, list[int]]) -> None:
+    """Steps rise until every root comes after what it waits for."""
+    most = 2 * len(plans) + 1
     changed = True
     while changed:
         changed = False
-        for op, plan in found.items():
+        for op, plan in plans.items():
             for need in plan.needs:
-                changed |= _push(plan, found[need], steps[op], steps[need], most)
-    _delay(found, steps)
-    return {op: replace(plan, steps=tuple(steps[op])) for op, plan in found.items()}
+                changed |= _push(plan, plans[need], steps[op], steps[need], most)
+
+
+def _at_once(plans: Mapping[NodeId, Plan], blocks: frozenset[Var]) -> list[list[NodeId]]:
+    """Reductions over blocks, outside of loops, by how many of their kind they wait for, one after another."""
+    waits: dict[NodeId, int] = {}
+
+    def wait(op: NodeId) -> int:
+        if op not in waits:
+            own = bool(plans[op].over & blocks)
+            waits[op] = own + max((wait(need) for need in plans[op].needs), default=0)
+        return waits[op]
+
+    found = [op for op, plan in plans.items() if plan.is_fold and plan.over & blocks and not plan.level]
+    return [[op for op in found if wait(op) == k] for k in sorted({wait(op) for op in found})]
 
 
 def _push(plan: Plan, need: Plan, mine: list[int], its: list[int], most: int) -> bool:

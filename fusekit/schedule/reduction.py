@@ -10,6 +10,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.schedule.base import (
     BY,
+    TOGETHER,
     TY,
     B,
     S,
@@ -18,6 +19,7 @@ from fusekit.schedule.base import (
     U,
     V,
     ceil_div,
+    column_threads,
     cpu_blocks,
     looked,
     row_threads,
@@ -31,18 +33,18 @@ from fusekit.schedule.record import Schedule
 from fusekit.why import Reason
 
 COLUMNS = 512
-GRID = 65536  # elements of one row from which several blocks share it
+GRID = 65536  # elements of a row from which several blocks share it
+FEW_ROWS = 512  # from which several blocks share a column
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """``threads`` of a row and ``unroll`` vectors of each thread; ``rows`` threads and ``blocks`` of a column."""
+    """``threads`` of a block and ``unroll`` vectors of each; ``blocks`` that share what they fold, in all."""
 
     name: ClassVar[str] = "reduction"
     threads: int = 256
     unroll: int = 4
-    rows: int = 8
-    blocks: int = 64
+    blocks: int = 512
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
         if not (found := reductions(graph, segment)):
@@ -61,11 +63,10 @@ class Reduction:
             return cpu_rows(seen)
         if not seen.reference.reduced:  # a fold over no dimension
             return flat(seen, self.threads, 1)
-        alone = len(reductions(graph, segment)) == 1
-        return self._inner(seen, alone) if is_inner(seen) else self._outer(seen, alone)
+        return self._inner(seen) if is_inner(seen) else self._outer(seen)
 
-    def _inner(self, seen: Look, alone: bool) -> Schedule:
-        """A row a block; a long row that is the only one is shared by blocks, the last of which finishes."""
+    def _inner(self, seen: Look) -> Schedule:
+        """A row a block; long rows, if they are few, are shared by blocks, the last of which finishes."""
         kept, folded = split_order(seen)
         rows, columns = seen.extent(kept), seen.extent(folded)
         n = seen.lanes(seen.groups(folded)[-1])
@@ -73,19 +74,21 @@ class Reduction:
         chain = start(seen, [g for g in (kept, folded) if g])
         at = 1 if kept else 0
         chain.split(at, n).split(at, threads).split(at, max(1, min(self.unroll, ceil_div(columns, n * threads))))
-        if rows == 1 and alone and columns >= GRID:
-            return chain.split(at, ceil_div(chain.extents[at], self.blocks * 8)).done(*[S] * at, B, S, U, T, V)
+        if rows <= TOGETHER and columns >= GRID:
+            chain.split(at, ceil_div(chain.extents[at], max(self.blocks // rows, 1)))
+            return chain.done(*[BY] * at, B, S, U, T, V)
         return chain.done(*[B] * at, S, U, T, V)
 
-    def _outer(self, seen: Look, alone: bool) -> Schedule:
+    def _outer(self, seen: Look) -> Schedule:
         """Columns on threads and lanes, rows on the other thread axis, an unrolled and a serial loop, and on blocks."""
         kept, folded = split_order(seen)
         rows = seen.extent(folded)
         n = seen.lanes(seen.groups(kept)[-1])
-        chain = start(seen, [kept, folded]).split(0, n).split(0, 32)  # blocks, threads, lanes | rows
-        blocks = self.blocks if alone and rows >= 4096 else 1
-        steps = ceil_div(rows, self.rows * self.unroll)
-        chain.split(3, self.rows).split(3, self.unroll).split(3, max(ceil_div(steps, blocks), 1))
+        across, down = column_threads(seen.extent(kept), n, self.threads)
+        chain = start(seen, [kept, folded]).split(0, n).split(0, across)  # blocks, threads, lanes | rows
+        blocks = max(self.blocks // max(chain.extents[0], 1), 1) if rows >= FEW_ROWS else 1
+        steps = ceil_div(rows, down * self.unroll)
+        chain.split(3, down).split(3, self.unroll).split(3, max(ceil_div(steps, blocks), 1))
         return chain.reorder((0, 3, 4, 5, 6, 1, 2)).done(B, BY, S, U, TY, T, V)
 
 

@@ -50,7 +50,7 @@ class Arguments:
             if out and c.chance(25):
                 out.append(c.pick(out))
                 continue
-            dtype = c.pick(DTYPES) if c.chance(22) else home
+            dtype = c.pick(DTYPES) if c.chance(18) else home
             shape = self._shape() if c.chance(20) else self._part(root)
             out.append(Look(shape, self.strides(shape), dtype))
         return out
@@ -98,7 +98,7 @@ class Arguments:
             fits = [group for group in groups if self._fit(looks[group[0]].dtype, look.dtype)]
             if same and c.chance(14):
                 twins[k] = c.pick(same)
-            elif fits and c.chance(72):
+            elif fits and c.chance(84):
                 c.pick(fits).append(k)
             else:
                 groups.append([k])
@@ -123,7 +123,7 @@ class Arguments:
         c, dtype = self.choose, looks[0].dtype
         sizes = [look.span * look.dtype.itemsize for look in looks]
         mixed = any(look.dtype != dtype for look in looks)
-        room = sum(sizes) if c.chance(30) else max(sizes) + c.pick((0, 0, 1, 2, 3, 5, 8)) * dtype.itemsize
+        room = sum(sizes) if c.chance(18) else max(sizes) + c.pick((0, 0, 1, 2, 3, 5, 8)) * dtype.itemsize
         room = -(-room // 8) * 8 if mixed else room
         numel = room // dtype.itemsize
         joined = not mixed and dtype != torch.bfloat16 and numel > 0 and c.chance(8)

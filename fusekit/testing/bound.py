@@ -1,104 +1,136 @@
-"""What floats may be off by, in programs with ops that are not exactly rounded.
+"""What floats may be off by: measured for the program at hand, not guessed.
 
 An op that is not exactly rounded (exp, a sum, a division by a number) may be off by ``ULPS`` units in the last place of
-its dtype; sums by as many of the sum of magnitudes. What the program then makes of it is measured, not guessed: eager
-runs some more times, each of these results off by a random part of that, and an element may differ by ``base`` (see
-``run/closeness``) plus ``FACTOR`` times what it moved.
+its dtype; sums by as many of the sum of magnitudes. Eager runs some more times, each of these results off by a random
+part of that, and an element may differ by the tolerance of ``run/closeness`` plus ``FACTOR`` times what it moved.
+
+Of exact programs the bits count, but those of a NaN are nobody's promise: which operand's a result takes on hangs on
+how a loop was compiled. There the bits of every NaN that arithmetic makes are drawn anew in each run, and an element
+that is always the same must be just that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusekit.run.closeness import Tolerance, whole
-from fusekit.run.observe import Outcome, observe
+from fusekit.run.observe import Named, Outcome, observe
 
 ULPS = 4
 FACTOR = 4
 RUNS = 4
-EXACT = frozenset(
-    "add add_ sub sub_ rsub mul mul_ neg neg_ abs abs_ copy_ clone _to_copy fill_ zero_ where clamp clamp_ clamp_min "
-    "clamp_min_ relu relu_ cat stack view as_strided expand slice select transpose t permute unsqueeze squeeze detach "
-    "alias split split_with_sizes unfold diagonal index index_select gather amax amin max min maximum minimum flip "
-    "roll repeat constant_pad_nd slice_scatter select_scatter diagonal_scatter tril triu index_put_ index_fill_ "
-    "index_copy_ scatter_ ones_like zeros_like full_like empty_like empty arange full zeros ones new_empty "
-    "_unsafe_view _reshape_alias reshape masked_fill masked_fill_ unsqueeze_ squeeze_ transpose_ t_ view_as sort "
-    "square embedding lift_fresh".split()
-)
+BITS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
+PAYLOAD = {torch.float64: 51, torch.float32: 22, torch.bfloat16: 6, torch.float16: 9}  # bits of a quiet NaN's own
+MOVES = """
+    copy_ clone _to_copy fill_ zero_ where cat stack view as_strided expand slice select transpose t permute unsqueeze
+    squeeze detach alias split split_with_sizes unfold diagonal index index_select gather flip roll repeat
+    constant_pad_nd slice_scatter select_scatter diagonal_scatter tril triu index_put_ index_fill_ index_copy_
+    scatter_ ones_like zeros_like full_like empty_like empty arange full zeros ones new_empty _unsafe_view
+    _reshape_alias reshape masked_fill masked_fill_ unsqueeze_ squeeze_ transpose_ t_ sort embedding lift_fresh
+    _foreach_copy_ neg neg_ abs abs_
+""".split()  # noqa: SIM905
+EXACT = """
+    add add_ sub sub_ rsub mul mul_ square clamp clamp_ clamp_min clamp_min_ relu relu_ amax amin max min maximum
+    minimum _foreach_add_ _foreach_sub_ _foreach_mul_ _foreach_add _foreach_mul
+""".split()  # noqa: SIM905
 
 
 class Perturbed(TorchDispatchMode):
-    """Results of ops that are not exactly rounded are off by a few units in the last place, at random."""
+    """Results that are not exactly rounded are off by a few last places; ``exact``: NaNs have other bits."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, exact: bool):
         super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator, self.exact = torch.Generator().manual_seed(seed), exact
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func._overloadpacket.__name__ not in EXACT:
-            for result in out if isinstance(out, tuple | list) else (out,):
-                if isinstance(result, torch.Tensor) and result.is_floating_point():
-                    self._move(result, args)
+        name = func._overloadpacket.__name__
+        if name in MOVES or (name in EXACT and not self.exact):
+            return out
+        for result in out if isinstance(out, tuple | list) else (out, *_foreach(name, args)):
+            if isinstance(result, torch.Tensor) and result.dtype in BITS:
+                self._write(result, self._payloads(result) if self.exact else self._off(result, args))
         return out
 
-    def _move(self, result: torch.Tensor, args: Sequence[Any]) -> None:
+    def _off(self, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
         scale = torch.finfo(result.dtype).eps * (ULPS if result.dtype in (torch.float32, torch.float64) else 1)
         noise = torch.rand(result.shape, generator=self.generator, dtype=torch.float64).to(result.device) * 2 - 1
         size = result.double().abs()
         for arg in args:
-            if isinstance(arg, torch.Tensor) and arg.is_floating_point() and arg.numel() > result.numel():  # a reduction
-                size = size + arg.double().abs().nan_to_num().sum() * (arg.dtype == result.dtype)
+            if isinstance(arg, torch.Tensor) and arg.is_floating_point() and arg.numel() > result.numel():
+                size = size + arg.double().abs().nan_to_num().sum()  # a reduction
+        return (result.double() + noise * size * scale).to(result.dtype)
+
+    def _payloads(self, result: torch.Tensor) -> torch.Tensor:
+        bits, kind = result.contiguous().view(BITS[result.dtype]), BITS[result.dtype]
+        drawn = torch.randint(0, 1 << PAYLOAD[result.dtype], bits.shape, generator=self.generator, dtype=torch.int64)
+        sign = torch.randint(0, 2, bits.shape, generator=self.generator).to(result.device) * torch.iinfo(kind).min
+        other = bits ^ drawn.to(result.device).to(kind) ^ sign.to(kind)
+        return torch.where(result.isnan(), other, bits).view(result.dtype)
+
+    def _write(self, result: torch.Tensor, values: torch.Tensor) -> None:
         try:
-            result.copy_((result.double() + noise * size * scale).to(result.dtype))
+            result.copy_(values)
         except RuntimeError:  # it overlaps itself
             return
 
 
-@contextmanager
-def _nothing() -> Any:
-    yield
+def _foreach(name: str, args: Sequence[Any]) -> Sequence[Any]:
+    """In-place foreach ops return nothing: what they wrote."""
+    return args[0] if name.startswith("_foreach") and name.endswith("_") else ()
 
 
 def within_bound(
-    fn: Callable[..., object], make: Callable[[], Sequence[torch.Tensor]], want: Outcome, got: Outcome
+    fn: Callable[..., object], make: Callable[[], Sequence[torch.Tensor]], want: Outcome, got: Outcome, exact: bool
 ) -> bool:
     """Is every element of the outputs and of the arguments' memory as near to eager's as the bound allows?"""
     if want.error is not None or got.error is not None:
         return False
     runs = []
     for seed in range(RUNS):
-        with Perturbed(seed):
+        with Perturbed(seed, exact):
             runs.append(observe(fn, make()))
     if any(run.error is not None for run in runs):
         return False
-    pairs = [(a, b, [run.outputs[k][1] for run in runs]) for k, ((_, a), (_, b)) in enumerate(zip(want.outputs, got.outputs, strict=True))]
+    pairs = [(a, b, [run.outputs[k][1] for run in runs]) for k, (a, b) in enumerate(_both(want.outputs, got.outputs))]
     pairs += [
         (_flat(a), _flat(b), [_flat(run.tensors[k][1]) for run in runs])
-        for k, ((_, a), (_, b)) in enumerate(zip(want.tensors, got.tensors, strict=True))
+        for k, (a, b) in enumerate(_both(want.tensors, got.tensors))
     ]
-    return all(_is_near(*pair) for pair in pairs)
+    near = _is_same if exact else _is_near
+    return all(a.shape == b.shape and a.dtype == b.dtype and near(a, b, moved) for a, b, moved in pairs)
+
+
+def _both(want: Named, got: Named) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(a, b) for (_, a), (_, b) in zip(want, got, strict=True)]
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return whole(tensor.untyped_storage(), tensor.dtype)
 
 
+def _is_same(want: torch.Tensor, got: torch.Tensor, moved: Sequence[torch.Tensor]) -> bool:
+    a, b, others = _bits(want), _bits(got), [_bits(one) for one in moved]
+    undefined = torch.stack([one != a for one in others]).any(0)
+    return bool(((a == b) | undefined).all())
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(BITS.get(tensor.dtype, tensor.dtype))
+
+
 def _is_near(want: torch.Tensor, got: torch.Tensor, moved: Sequence[torch.Tensor]) -> bool:
-    if (want.shape, want.dtype) != (got.shape, got.dtype):
-        return False
     if not want.is_floating_point():
         return bool((want == got).all())
     rtol, atol = Tolerance().of(want.dtype)
     want, got = want.double(), got.double()
-    spread = torch.stack([(one.double() - want).abs() for one in moved]).amax(0) if want.numel() else want
+    spread = torch.stack([(one.double() - want).abs() for one in moved]).amax(0)
     near = (want - got).abs() <= atol + rtol * want.abs() + FACTOR * spread
     lost = ~spread.isfinite()  # overflow or NaN is that near
     return bool((near | lost | (want == got) | (want.isnan() & got.isnan())).all())

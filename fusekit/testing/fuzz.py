@@ -22,6 +22,10 @@ from fusekit.testing.fuzz_state import Failure, State
 from fusekit.testing.runners import RUNNERS
 
 CHUNK = 10  # seeds a task
+FATES = (
+    *("right", "wrong", "refused", "eager raises", "eager's accidents decide"),
+    *("exact", "within a bound", "needed the measured bound"),
+)
 Result = tuple[list[int], "Counter[str]", list[Failure]]
 
 
@@ -118,7 +122,11 @@ def _alone(seed: int, job: Job) -> Result:
         try:
             return pool.submit(run_seeds, [seed], job).result()
         except BrokenProcessPool:
-            return [seed], Counter({"programs": 1, "wrong": 1}), [Failure(seed, "the process died", "", f"# seed {seed}")]
+            return (
+                [seed],
+                Counter({"programs": 1, "wrong": 1}),
+                [Failure(seed, "the process died", "", f"# seed {seed}")],
+            )
 
 
 def _one_thread() -> None:
@@ -139,10 +147,7 @@ def summary(state: State) -> str:
     """What ran, what became of it, and how diverse it was."""
     counts, total = state.counts, max(state.counts["programs"], 1)
     lines = [f"{counts['programs']} programs by {state.runner}:"]
-    for name in ("right", "wrong", "refused", "eager raises", "needed the measured bound", "exact", "within a bound"):
-        lines.append(f"  {name:<26}{counts[name]:>7}  {100 * counts[name] / total:5.1f} %")
-    accidents = counts["accident: yes"]
-    lines.append(f"  {'eager accidents decide':<26}{accidents:>7}  {100 * accidents / total:5.1f} %")
+    lines += [f"  {name:<26}{counts[name]:>7}  {100 * counts[name] / total:5.1f} %" for name in FATES]
     for group in ("arguments", "lines", "relation", "kernels", "library calls", "copies", "kind", "op", "refused"):
         lines += _group(counts, group)
     return "\n".join([*lines, f"wrong seeds: {', '.join(str(f.seed) for f in state.failures) or 'none'}"])

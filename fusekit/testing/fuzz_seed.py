@@ -121,8 +121,8 @@ def _stage(program: RandomProgram, call: int) -> str:
 
 
 def _looks(program: RandomProgram) -> Counter[str]:
-    counts = Counter({f"accident: {'yes' if program.accident else 'no'}": 1, f"lines: {len(program.steps)}": 1})
-    counts[f"arguments: {len(program.arguments)}"] += 1
+    counts = Counter({f"lines: {len(program.steps)}": 1, f"arguments: {len(program.arguments)}": 1})
+    counts["eager's accidents decide"] += program.accident
     counts["exact" if program.exact else "within a bound"] += 1
     for step in program.steps:
         counts[f"kind: {step.kind}"] += 1

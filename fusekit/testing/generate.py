@@ -63,8 +63,9 @@ class _Maker:
         names = list(NAMES[: len(placements[0].arguments)])
         self.spaces = [{"torch": torch, **dict(zip(names, one.make(), strict=True))} for one in placements]
         lines, steps = Lines(c, self.spaces, names, exact), list[Step]()
-        for _ in range(3 * most):
-            if len(steps) == most or (len(steps) >= fewest and c.chance(9)):
+        count = c.number(fewest, most)
+        for _ in range(3 * count):
+            if len(steps) == count:
                 break
             made = lines.line()
             if made is None:

@@ -78,7 +78,7 @@ def _places(
     taken = {param.node for param in kernel.params}
     for op in sorted({op for _, ops in kernel.lines for op in ops} | _ops_of(kernel, graph)):
         is_store = graph.op(op).target == "fk.store"
-        if not is_store and graph.op(op).target != "fk.load":
+        if not is_store and graph.op(op).target not in ("fk.load", "fk.check_index"):
             continue
         place = graph.operands(op)[1 if is_store else 0]
         block, layout = graph.block_of(place), graph.layout(place)

@@ -163,7 +163,7 @@ class RandomProgram:
         return function  # type: ignore[return-value]
 
     def script(self, calls: Sequence[int] = (0, 1)) -> str:
-        """Python that stands alone: the program, called with these arguments through one callable, checked each time."""
+        """Python that stands alone: one callable of the program, checked with the arguments of each call."""
         lines = ["import torch", "", "import fusekit as fk", "", "", self.source, "", "compiled = fk.jit(program)"]
         for call in calls:
             lines += ["", *self.placements[call].lines(), "print(fk.testing.differential(program, compiled, args))"]
@@ -171,9 +171,7 @@ class RandomProgram:
 
     def __repr__(self) -> str:
         calls = [
-            line
-            for k, one in enumerate(self.placements)
-            for line in (f"# arguments of call {k}", *one.lines()[:-1])
+            line for k, one in enumerate(self.placements) for line in (f"# arguments of call {k}", *one.lines()[:-1])
         ]
         return "\n".join([*calls, self.source])
 

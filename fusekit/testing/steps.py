@@ -125,7 +125,12 @@ def _view(b: Lines, name: str, t: torch.Tensor) -> str | None:
         texts += [f"{name}.unfold({d}, {c.number(1, min(2, size))}, {c.number(1, 2)})"]
         texts += [f"{name}.split({c.number(1, size)}, {d})[{c.pick((0, -1))}]", f"{name}.chunk(2, {d})[0]"]
     if dims > 1:
-        texts += [f"{name}.transpose(0, -1)", f"{name}.mT", f"{name}.diagonal({c.number(-1, 1)})", f"{name}.movedim(0, -1)"]
+        texts += [
+            f"{name}.transpose(0, -1)",
+            f"{name}.mT",
+            f"{name}.diagonal({c.number(-1, 1)})",
+            f"{name}.movedim(0, -1)",
+        ]
     if t.numel():
         k = c.pick([n for n in range(1, t.numel() + 1) if t.numel() % n == 0])
         texts += [f"{name}.{c.pick(('view', 'reshape'))}({k}, {t.numel() // k})"]
@@ -150,7 +155,11 @@ def _as_strided(b: Lines, name: str, t: torch.Tensor) -> str | None:
 
 def _bits(b: Lines, name: str, t: torch.Tensor) -> str | None:
     """The bytes read as another dtype; only of exactly rounded values."""
-    if not b.exact or not t.dim() or t.dtype not in (torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16):
+    if (
+        not b.exact
+        or not t.dim()
+        or t.dtype not in (torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16)
+    ):
         return None
     other = {
         torch.float32: ("int32", "int16", "uint8"),
@@ -176,11 +185,17 @@ def _in_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
     c, other = b.choose, b.source(t)
     if t.dtype == torch.bool:
         texts = [f"{name}.logical_not_()", f"{name}.fill_(False)", f"{name}.zero_()"]
-        texts += [f"{name}.{c.pick(('copy_', 'logical_or_', 'logical_and_', 'logical_xor_'))}({other})"] * 3 if other != "True" else []
+        texts += (
+            [f"{name}.{c.pick(('copy_', 'logical_or_', 'logical_and_', 'logical_xor_'))}({other})"] * 3
+            if other != "True"
+            else []
+        )
         return c.pick(texts)
     is_tensor = other != number(t)
     texts = [f"{name}.add_({other})", f"{name}.mul_({other})", f"{name}.sub_({other})"] * 2
-    texts += [f"{name}.copy_({other})", f"{name}.add_({other}, alpha=2)"] * 2 if is_tensor else [f"{name}.fill_({other})"]
+    texts += (
+        [f"{name}.copy_({other})", f"{name}.add_({other}, alpha=2)"] * 2 if is_tensor else [f"{name}.fill_({other})"]
+    )
     texts += [f"{name}.zero_()", f"{name}.fill_({c.pick(('2', '0'))})", f"{name}.clamp_(0, 4)", f"{name}.pow_(2)"]
     texts += [f"{name}.neg_()", f"{name}.abs_()", f"{name}.clamp_min_(-1)"] if t.dtype != torch.uint8 else []
     if t.dim():
@@ -188,7 +203,12 @@ def _in_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
     if b.exact:
         texts += [f"{name}.masked_fill_({name} > 0, 1)", f"{name}.masked_fill_({name} == {other}, 2)"]
     if not t.is_floating_point():
-        texts += [f"{name}.bitwise_and_(6)", f"{name}.bitwise_xor_(5)", f"{name}.remainder_(5)", f"{name}.floor_divide_(2)"]
+        texts += [
+            f"{name}.bitwise_and_(6)",
+            f"{name}.bitwise_xor_(5)",
+            f"{name}.remainder_(5)",
+            f"{name}.floor_divide_(2)",
+        ]
     elif b.exact:
         texts += [f"{name}.div_({other})", f"{name}.sqrt_()", f"{name}.floor_()", f"{name}.relu_()", f"{name}.sign_()"]
     else:
@@ -207,7 +227,10 @@ def _set_item(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts += [f"{name}[::2] = {c.pick(('0', '1'))}", f"{name}[{at}] = {name}[0].clone()"]
     if t.size(0) > 1:
         shift = "" if c.chance(12) else ".clone()"
-        texts += [f"{name}[1:] = {name}[:-1]{shift}", f"{name}[:-1] = {name}[1:] * 2" if t.dtype != torch.bool else f"{name}[1:] = ~{name}[:-1]"]
+        texts += [
+            f"{name}[1:] = {name}[:-1]{shift}",
+            f"{name}[:-1] = {name}[1:] * 2" if t.dtype != torch.bool else f"{name}[1:] = ~{name}[:-1]",
+        ]
         texts += [f"{name}[1:] += {name}[:-1].clone()"] if t.dtype != torch.bool else []
     other = b.partner(t[0], tensor_only=True)
     if other is not None:
@@ -229,7 +252,10 @@ def _out(b: Lines, name: str, t: torch.Tensor) -> str | None:
         return None
     texts = [f"torch.add({other}, {more}, out={name})", f"torch.mul({other}, {more}, out={name})"]
     texts += [f"torch.{c.pick(('neg', 'abs', 'square'))}({other}, out={name})"] if t.dtype != torch.uint8 else []
-    texts += [f"torch.clamp({other}, 0, 3, out={name})", f"torch.cat([{other}], 0, out={name})" if t.dim() else f"torch.abs({other}, out={name})"]
+    texts += [
+        f"torch.clamp({other}, 0, 3, out={name})",
+        f"torch.cat([{other}], 0, out={name})" if t.dim() else f"torch.abs({other}, out={name})",
+    ]
     if t.dim() and t.size(-1):
         texts += [f"torch.amax({other}, -1, keepdim=True, out={name}[..., :1])"]
     texts += [f"torch.exp({other}, out={name})"] if not b.exact and t.is_floating_point() else []
@@ -250,7 +276,11 @@ def _foreach(b: Lines, name: str, t: torch.Tensor) -> str | None:
         f"torch._foreach_add([{name}, {other}], 1)[1]",
         f"torch._foreach_mul([{name}], [{other}])[0]",
     ]
-    texts += [f"torch._foreach_exp([{name}])[0]", f"torch._foreach_lerp_([{name}], [{other}.clone()], 0.3)"] if not b.exact and t.is_floating_point() else []
+    texts += (
+        [f"torch._foreach_exp([{name}])[0]", f"torch._foreach_lerp_([{name}], [{other}.clone()], 0.3)"]
+        if not b.exact and t.is_floating_point()
+        else []
+    )
     return c.pick(texts)
 
 
@@ -267,15 +297,38 @@ def _pure(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts = [f"{name} + {other}", f"{name} * {other}", f"{name} - {other}"] * 3
     texts += [f"-{name}", f"{name}.abs()", f"2 - {name}"] if t.dtype != torch.uint8 else []
     texts += [f"{name}.clone()", f"{name}.contiguous()", f"{name} * 2", f"torch.relu({name})", f"{name}.square()"]
-    texts += [f"torch.ones_like({name}) + {name}", f"torch.zeros_like({name})", f"torch.full_like({name}, 2)", f"{name}.clamp(0, 3)"]
-    texts += [f"torch.maximum({name}, {other})", f"torch.minimum({other}, {name})", f"torch.add({name}, {other}, alpha=2)"] if is_tensor else []
+    texts += [
+        f"torch.ones_like({name}) + {name}",
+        f"torch.zeros_like({name})",
+        f"torch.full_like({name}, 2)",
+        f"{name}.clamp(0, 3)",
+    ]
+    texts += (
+        [f"torch.maximum({name}, {other})", f"torch.minimum({other}, {name})", f"torch.add({name}, {other}, alpha=2)"]
+        if is_tensor
+        else []
+    )
     if t.dim():
         texts += [f"{name} + torch.arange({t.size(-1)})"]
     masks = [n for n in b.names if b.get(n).dtype == torch.bool and broadcasts(b.get(n).shape, t.shape)]
-    texts += [f"torch.where({c.pick(masks)}, {name}, {other})", f"{name}.masked_fill({c.pick(masks)}, 1)"] * 2 if masks else []
+    texts += (
+        [f"torch.where({c.pick(masks)}, {name}, {other})", f"{name}.masked_fill({c.pick(masks)}, 1)"] * 2
+        if masks
+        else []
+    )
     if b.exact:
-        texts += [f"{name} > {other}", f"{name} == {other}", f"torch.where({name} > 0, {name}, {other})", f"{name} != {name}", f"{name}.sign()"]
-        texts += [f"{name}.nan_to_num()", f"{name}.floor()", f"{name} / {other}", f"{name}.sqrt()", f"torch.isnan({name})"] if t.is_floating_point() else []
+        texts += [
+            f"{name} > {other}",
+            f"{name} == {other}",
+            f"torch.where({name} > 0, {name}, {other})",
+            f"{name} != {name}",
+            f"{name}.sign()",
+        ]
+        texts += (
+            [f"{name}.nan_to_num()", f"{name}.floor()", f"{name} / {other}", f"{name}.sqrt()", f"torch.isnan({name})"]
+            if t.is_floating_point()
+            else []
+        )
     if not t.is_floating_point():
         texts += [f"{name} & 6", f"{name} // 2", f"{name} % 3", f"{name} >> 1", f"{name} | 1"]
     elif not b.exact:
@@ -289,12 +342,22 @@ def _pure(b: Lines, name: str, t: torch.Tensor) -> str | None:
 def _cast(b: Lines, name: str, t: torch.Tensor) -> str | None:
     c = b.choose
     if t.is_floating_point():
-        texts = [f"{name}.to(torch.{c.pick(('float64', 'float32', 'bfloat16', 'float16'))})"] if b.exact else [f"{name}.double()"]
+        texts = (
+            [f"{name}.to(torch.{c.pick(('float64', 'float32', 'bfloat16', 'float16'))})"]
+            if b.exact
+            else [f"{name}.double()"]
+        )
         if b.exact:
-            texts += [f"{name}.nan_to_num().clamp(-100, 100).to(torch.{c.pick(('int64', 'int32', 'int16'))})", f"{name}.bool()"]
+            texts += [
+                f"{name}.nan_to_num().clamp(-100, 100).to(torch.{c.pick(('int64', 'int32', 'int16'))})",
+                f"{name}.bool()",
+            ]
             texts += [f"{name}.nan_to_num().clamp(0, 100).to(torch.uint8)"]
     else:
-        texts = [f"{name}.to(torch.{c.pick(('float32', 'int64', 'float64', 'int32', 'bool', 'bfloat16'))})", f"{name}.float()"]
+        texts = [
+            f"{name}.to(torch.{c.pick(('float32', 'int64', 'float64', 'int32', 'bool', 'bfloat16'))})",
+            f"{name}.float()",
+        ]
         texts += [f"{name}.to(torch.{c.pick(('uint8', 'int16', 'int8'))})"]
     return c.pick(texts)
 
@@ -306,14 +369,29 @@ def _moving(b: Lines, name: str, t: torch.Tensor) -> str | None:
         return f"torch.stack([{name}, {name}])"
     d, other = b.dim(t), b.partner(t, tensor_only=True, same_shape=True)
     texts = [f"torch.cat([{name}, {other or name}], {d})", f"torch.stack([{name}, {other or name}], {d})"] * 2
-    texts += [f"{name}.flip({d})", f"{name}.roll(1, {d})", f"{name}.repeat({', '.join(['2'] * t.dim())})", f"{name}.tile((2,))"]
+    texts += [
+        f"{name}.flip({d})",
+        f"{name}.roll(1, {d})",
+        f"{name}.repeat({', '.join(['2'] * t.dim())})",
+        f"{name}.tile((2,))",
+    ]
     texts += [f"torch.nn.functional.pad({name}, ({c.number(-1, 2)}, {c.number(0, 2)}), value={c.pick(('0', '1'))})"] * 2
     if t.size(0):
-        texts += [f"torch.slice_scatter({name}, {name}[:1] + 1, 0, 0, 1)" if t.dtype != torch.bool else f"torch.slice_scatter({name}, {name}[:1], 0, 0, 1)"]
-        texts += [f"torch.select_scatter({name}, {name}[0], 0, {c.number(0, t.size(0) - 1)})", f"torch.cat([{name}[1:], {name}[:1]], 0)"]
+        texts += [
+            f"torch.slice_scatter({name}, {name}[:1] + 1, 0, 0, 1)"
+            if t.dtype != torch.bool
+            else f"torch.slice_scatter({name}, {name}[:1], 0, 0, 1)"
+        ]
+        texts += [
+            f"torch.select_scatter({name}, {name}[0], 0, {c.number(0, t.size(0) - 1)})",
+            f"torch.cat([{name}[1:], {name}[:1]], 0)",
+        ]
     if t.dim() > 1:
         texts += [f"{name}.tril()", f"{name}.triu(1)", f"torch.diagonal_scatter({name}, {name}.diagonal() * 1)"]
-        texts += [f"{name}.transpose(0, -1).contiguous()", f"{name}.T.reshape(-1)" if t.dim() == 2 else f"{name}.mT.flatten()"]
+        texts += [
+            f"{name}.transpose(0, -1).contiguous()",
+            f"{name}.T.reshape(-1)" if t.dim() == 2 else f"{name}.mT.flatten()",
+        ]
     return c.pick(texts)
 
 
@@ -322,7 +400,9 @@ def _reduction(b: Lines, name: str, t: torch.Tensor) -> str | None:
     d = f"{b.dim(t)}" if t.dim() else "()"
     keep = c.pick(("", ", keepdim=True")) if t.dim() else ""
     if t.dtype == torch.bool:
-        return c.pick((f"{name}.any()", f"{name}.all()", f"{name}.sum()", f"{name}.any({b.dim(t) if t.dim() else 0}{keep})"))
+        return c.pick(
+            (f"{name}.any()", f"{name}.all()", f"{name}.sum()", f"{name}.any({b.dim(t) if t.dim() else 0}{keep})")
+        )
     texts = []
     if t.numel():
         texts += [f"{name}.amax({d}{keep})", f"{name}.amin({d}{keep})", f"{name}.amax()", f"{name}.max()"]
@@ -330,7 +410,13 @@ def _reduction(b: Lines, name: str, t: torch.Tensor) -> str | None:
             texts += [f"{name}.argmax()", f"{name}.argmin({d}{keep})" if t.dim() else f"{name}.argmin()"]
             texts += [f"{name}.max({d})[{c.pick((0, 1))}]"] if t.dim() else []
     if not t.is_floating_point():
-        texts += [f"{name}.sum()", f"{name}.sum({d}{keep})", f"{name}.prod()", f"{name}.any()", f"{name}.cumsum(0)" if t.dim() else f"{name}.sum()"]
+        texts += [
+            f"{name}.sum()",
+            f"{name}.sum({d}{keep})",
+            f"{name}.prod()",
+            f"{name}.any()",
+            f"{name}.cumsum(0)" if t.dim() else f"{name}.sum()",
+        ]
     elif not b.exact:
         texts += [f"{name}.sum()", f"{name}.mean()", f"{name}.sum({d}{keep})", f"{name}.mean({d}{keep})"] * 2
         if t.dim() and t.size(-1):
@@ -354,7 +440,9 @@ def _look_up(b: Lines, name: str, t: torch.Tensor) -> str | None:
         f"{name}.index_select(0, torch.tensor({up}))",
         f"{name}[torch.tensor({ats})]",
         f"torch.gather({name}, 0, torch.zeros_like({name}, dtype=torch.int64) + {up[0]})",
-        f"torch.take_along_dim({name}, torch.tensor({up}).reshape(-1, {', '.join(['1'] * (t.dim() - 1))}), 0)" if t.dim() > 1 else f"{name}.take(torch.tensor({up}))",
+        f"torch.take_along_dim({name}, torch.tensor({up}).reshape(-1, {', '.join(['1'] * (t.dim() - 1))}), 0)"
+        if t.dim() > 1
+        else f"{name}.take(torch.tensor({up}))",
     ]
     whole = [n for n in b.names if b.get(n).dtype == torch.int64 and b.get(n).numel() and b.get(n).dim() <= 2]
     if whole:
@@ -399,7 +487,10 @@ def _library(b: Lines, name: str, t: torch.Tensor) -> str | None:
     if t.is_floating_point() and not b.exact:
         texts += [f"{name}.cumsum_(0)", f"{name}.cumprod(0)"] + ([f"{name} @ {name}.T"] if t.dim() == 2 else [])
     elif t.dtype == torch.int64:
-        texts += [f"{name}.cumsum_(0)", f"{name}.bincount(minlength=2)" if t.dim() == 1 and False else f"{name}.cummax(0)[0]"]
+        texts += [
+            f"{name}.cumsum_(0)",
+            f"{name}.bincount(minlength=2)" if t.dim() == 1 and False else f"{name}.cummax(0)[0]",
+        ]
     return b.choose.pick(texts) if texts else None
 
 

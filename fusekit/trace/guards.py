@@ -81,12 +81,19 @@ class Key:
             tuple([isinstance(t, torch.Tensor) for t in captured]),
             tuple([layout_of(t, self.is_exact) for t in tensors]),
             meeting([Span.of_storage(t) if self.is_exact else Span.of(t) for t in tensors]),
+            _storages(tensors) if self.is_exact else (),
             tuple([v if type(v) in _PLAIN else token(v) for v in values]),
             ambient(),
             self._age,
         )
         places = {entry.identity: t for entry, t in zip(self.tensors, captured, strict=True)}
         return Looked(key, leaves, places, (*[leaf for _, leaf in rest], *values))
+
+
+def _storages(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """Which tensors share a storage object: one without a byte may still be resized."""
+    numbers: dict[int, int] = {}
+    return tuple([numbers.setdefault(t.untyped_storage()._cdata, len(numbers)) for t in tensors])
 
 
 def flatten(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:

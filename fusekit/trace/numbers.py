@@ -50,7 +50,7 @@ def signature(recording: Recording) -> tuple[Signature, tuple[Scalar, ...]]:
     slots = slots_of(program)
     rows = tuple(_row(number, call, now, slots) for number, call, now in _steps(program))
     inputs = tuple((place[2:], kind) for place, kind in _inputs(program))
-    exact = tuple((place.offset, program.rooms[place.storage].nbytes) for place, _ in _inputs(program))
+    exact = tuple((place.storage, place.offset, program.rooms[place.storage].nbytes) for place, _ in _inputs(program))
     outputs = tuple(_frozen(leaf) for leaf in program.outputs)
     facts = (rows, inputs, exact if recording.is_exact else (), outputs, recording.out_spec, recording.ambient)
     return Signature(facts, pattern_of(program)), slots.values

@@ -191,7 +191,7 @@ def _keep(answers: dict[Any, Any], key: Any, answer: Any) -> None:
     answers[key] = answer
 
 
-def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What eager gives or raises; the generators' states are put back."""
     generators = default_generators()
     states = [generator.get_state() for generator in generators]
@@ -241,6 +241,26 @@ def layouts_after(
     if isinstance(answer, Exception):
         return None
     return [(tuple(made[id(t)].shape), made[id(t)].stride()) for t in written]
+
+
+def writes_out(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], room: Callable[[torch.Tensor], int]
+) -> bool | None:
+    """Does a torch function write its ``out=`` in eager? None where it raises, or where there is too much to ask."""
+    tensors = list(tensors_in([list(args), dict(kwargs)]))
+    if sum({t.untyped_storage()._cdata: room(t) for t in tensors}.values()) > LIMIT:
+        return None
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        made: dict[int, torch.Tensor] = {}
+
+        def dummy(t: torch.Tensor) -> torch.Tensor:
+            if id(t) not in made:
+                made[id(t)] = torch.ones(t.shape, dtype=t.dtype, device=t.device)
+            return made[id(t)]
+
+        outs = [dummy(t).fill_(77) for t in tensors_in(kwargs["out"])]
+        answer = _answer(func, mapped(tuple(args), dummy), mapped(dict(kwargs), dummy))
+        return None if isinstance(answer, Exception) else not all(bool((t == 77).all()) for t in outs)
 
 
 def _try(

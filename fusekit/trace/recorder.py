@@ -36,6 +36,7 @@ aten = torch.ops.aten
 NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
 _UNRECORDED = (aten._local_scalar_dense.default, aten.sym_size.default)
 _ABSOLUTE = ("aten::as_strided", "aten::as_strided_")  # their offsets count from the start of the storage
+_NOWHERE = 1 << 60  # addresses from here on are of no memory
 
 
 class Recorder(TorchDispatchMode):
@@ -52,6 +53,7 @@ class Recorder(TorchDispatchMode):
         self.versions: dict[int, int | None] = {}
         self.is_exact = False  # storages matter as such: as_strided, view(dtype)
         self.is_asking = False  # eager is being asked right now
+        self.is_data = False  # .data is being read right now: what it gives has a version counter of its own
         self.refused: UnsupportedError | None = None
         self.handles: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a handle -> (it, its fake)
         self._of_handles: dict[int, int] = {}  # a handle's storage -> its id
@@ -162,11 +164,13 @@ class Recorder(TorchDispatchMode):
         return self._bytes.get(storage._cdata, None) or storage.nbytes()
 
     def make_room(self, t: torch.Tensor, nbytes: int) -> bool:
-        """Is the tensor's storage this large? One that the program makes is from now on."""
+        """Is the tensor's storage this large? One that the program makes is from now on, and so is one of the caller's
+        that has no byte yet, which is nowhere."""
         number = self._storage_of(t)
         room = self._rooms[number]
-        if room.nbytes < nbytes and room.address is None:
-            self._rooms[number] = room._replace(nbytes=nbytes)
+        if room.nbytes < nbytes and (room.address is None or not room.nbytes or room.address >= _NOWHERE):
+            address = None if room.address is None else (number + 1) * _NOWHERE
+            self._rooms[number] = Room(nbytes, address, room.device)
             self._bytes[t.untyped_storage()._cdata] = nbytes
         return self._rooms[number].nbytes >= nbytes
 
@@ -224,6 +228,8 @@ class Recorder(TorchDispatchMode):
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # a literal must be a fresh tensor at each call, or an in-place op would eat the constant
         target = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
+        if self.is_data and func is aten.detach.default:
+            target = aten.data.default
         with _disable_current_modes():
             low_args = tuple(self._lower(value) for value in args)
             low_kwargs = {key: self._lower(value) for key, value in kwargs.items()}

@@ -1,7 +1,7 @@
 """Destinations that an op resizes, as eager does it: the object gets another layout, and its storage room for it.
 
-What the program made is made large enough from the start, since nobody sees the bytes behind a tensor's elements. A
-storage of the caller's cannot grow: that is refused.
+What the program made is made large enough from the start, since nobody sees the bytes behind a tensor's elements; a
+storage of the caller's without a byte grows when the call begins. One with bytes would have to move: that is refused.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
 from fusekit.trace.entries import BUFFERS, is_array
 from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.oracle import writes_out
 from fusekit.trace.private import C, TensorClass
 from fusekit.trace.recorder import Recorder
 
@@ -78,6 +79,7 @@ class Swap(TorchFunctionMode):
         args, kwargs = mapped(tuple(args), recorder.fake), mapped(kwargs, recorder.fake)
         recorder.conjugates.begin(func, (args, kwargs))
         try:
+            recorder.is_data = func == TensorClass.data.__get__
             with self._warnings() if "out" in kwargs else contextlib.nullcontext():
                 result = func(*args, **kwargs)
         except RuntimeError as error:
@@ -85,8 +87,7 @@ class Swap(TorchFunctionMode):
                 torch.cuda.init()  # raises what eager raises
             raise
         if kwargs.get("out") is not None and not self._writes(kwargs["out"], start):
-            del recorder.calls[start:]
-            self._fill_out(func, args, kwargs)
+            self._fill_out(func, args, kwargs, start)
         recorder.conjugates.end(result)
         self.script.append(TorchCall(func, args, kwargs, (start, len(recorder.calls)), result))
         return mapped(result, recorder.real)
@@ -108,13 +109,18 @@ class Swap(TorchFunctionMode):
         written = {recorder.first[number].storage for call in recorder.calls[start:] for number in call.writes}
         return all(recorder.place(t).storage in written or not t.numel() for t in tensors_in(out))
 
-    def _fill_out(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """``out=`` by its definition: the result, copied."""
-        out = list(tensors_in(kwargs["out"]))
+    def _fill_out(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], start: int) -> None:
+        """``out=`` by its definition, the result copied, in place of the calls since ``start``: unless eager does not
+        write it either (``torch.fft.ihfft2`` over one dimension)."""
+        recorder, out = self.recorder, list(tensors_in(kwargs["out"]))
+        is_written = recorder.asking(lambda: writes_out(func, args, kwargs, recorder.room))
+        if is_written is False:
+            return
+        del recorder.calls[start:]
         results = list(tensors_in(func(*args, **{name: value for name, value in kwargs.items() if name != "out"})))
-        if [(t.shape, t.dtype) for t in out] != [(t.shape, t.dtype) for t in results]:
+        if not is_written or [(t.shape, t.dtype) for t in out] != [(t.shape, t.dtype) for t in results]:
             what = f"{getattr(func, '__name__', func)}(out=) is not recorded as a write"
-            raise UnsupportedError(what, self.recorder.where(), "copy_ the result instead")
+            raise UnsupportedError(what, recorder.where(), "copy_ the result instead")
         for t, result in zip(out, results, strict=True):
             torch.ops.aten.copy_.default(t, result)
 

@@ -14,7 +14,7 @@ SHOWN = 4  # stores of one side in a table
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Trial:
     """One trial: two groups (each named by its stores and calls), the bytes that one kernel of both would save besides
     a launch, which schedulers were asked and what each said ("takes it", or its refusal), and the verdict."""
 
@@ -32,25 +32,25 @@ class Merge:
         return f"{_side(self.first)} + {_side(self.second)}", f"{self.saved:,}", asked, self.verdict, str(self.reason)
 
 
-class Merges(Sequence[Merge]):
+class Merges(Sequence[Trial]):
     """The log of one exploration, in the order in which pairs were tried; prints as a table."""
 
     HEAD = ("pair", "bytes saved", "schedulers asked", "verdict", "because")
 
-    def __init__(self, rows: Sequence[Merge]):
+    def __init__(self, rows: Sequence[Trial]):
         self.rows = tuple(rows)
 
     @overload
-    def __getitem__(self, index: int) -> Merge: ...
+    def __getitem__(self, index: int) -> Trial: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Merge]: ...
-    def __getitem__(self, index: int | slice) -> Merge | Sequence[Merge]:
+    def __getitem__(self, index: slice) -> Sequence[Trial]: ...
+    def __getitem__(self, index: int | slice) -> Trial | Sequence[Trial]:
         return self.rows[index]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Merge]:
+    def __iter__(self) -> Iterator[Trial]:
         return iter(self.rows)
 
     def __repr__(self) -> str:
@@ -58,7 +58,9 @@ class Merges(Sequence[Merge]):
             return "no pair was tried: there is one group of stores, or none"
         rows = [self.HEAD, *(row.cells for row in self.rows)]
         widths = [min(max(len(row[k]) for row in rows), 48) for k in range(4)]
-        return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(row[:4], widths, strict=True)), row[4]]) for row in rows)
+        return "\n".join(
+            "  ".join([*(c.ljust(w) for c, w in zip(row[:4], widths, strict=True)), row[4]]) for row in rows
+        )
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in self.HEAD)

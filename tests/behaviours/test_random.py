@@ -30,7 +30,7 @@ OPS: dict[str, Callable[..., torch.Tensor]] = {
     "cut": lambda a, b: fk.cut(a),
     "call": lambda a, b: a.cumsum(1),
     "write": lambda a, b: a.add_(b),
-    "write_part": lambda a, b: (a[1:3].copy_(b[:2]), a)[1],
+    "write_part": lambda a, b: (a[1:3].copy_(b[:2] * 2), a)[1],
 }
 
 

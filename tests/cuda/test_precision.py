@@ -85,7 +85,7 @@ def test_ptx_contracts_only_where_it_may():
     eager, fast = (made(chain, torch.float32, precision) for precision in ("eager", "fast"))
     assert count(r"fma\.rn\.f32", eager) == 0
     assert count(r"mul\.rn\.f32", eager) == 12 and count(r"(add|sub)\.rn\.f32", eager) == 8
-    assert count(r"fma\.rn\.f32", fast) == 8
+    assert count(r"fma\.rn\.f32", fast) >= 4 and not count(r"(mul|add|sub)\.rn\.f32", fast)  # the rest is ptxas's
     assert eager.source == fast.source  # float32 has no rounding to lift: only the compiler is told
 
 

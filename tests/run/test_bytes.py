@@ -1,9 +1,12 @@
 """Bytes moved, bytes least, peak."""
 
+import pytest
 import torch
 
+import fusekit as fk
 from fusekit.ids import NodeId
 from fusekit.ir import parse
+from fusekit.lower.program import Snapshot
 from fusekit.run.bytes import Moved, moved_by, traffic
 
 TEXT = """graph f {
@@ -54,9 +57,51 @@ def test_what_was_written_first_is_not_read() -> None:
     assert traffic(parse(text)).least == 160 + 400 + 4
 
 
-def test_a_row_that_is_read_in_two_loops_counts_twice() -> None:
-    import fusekit as fk
+def centred(x: torch.Tensor) -> torch.Tensor:
+    return x - x.mean(1, keepdim=True)
 
-    s = fk.explore(lambda x: x - x.mean(1, keepdim=True), torch.ones(30, 70)).summary()
+
+@pytest.mark.parametrize(("columns", "times"), [(70, 2), (32_768, 2), (32_769, 3), (200_000, 3)])
+def test_a_core_has_a_short_row_still_and_reads_a_long_one_twice(columns: int, times: int) -> None:
+    """The row and what is made of it, 256 KiB together, are the most that counts once."""
+    s = fk.explore(centred, torch.ones(3, columns)).summary()
     assert s.kernels == 1
-    assert (s.bytes_moved, s.bytes_least) == (3 * 4 * 2100, 2 * 4 * 2100)
+    assert (s.bytes_moved, s.bytes_least) == (times * 4 * 3 * columns, 2 * 4 * 3 * columns)
+
+
+@pytest.mark.parametrize(("columns", "times"), [(1024, 2), (4096, 2), (1 << 20, 3)])
+def test_a_gpu_has_what_is_in_registers(columns: int, times: int) -> None:
+    s = fk.explore(centred, torch.ones(3, columns), options=fk.Options(backend="cuda")).summary()
+    assert s.bytes_moved == times * 4 * 3 * columns
+
+
+def test_a_whole_that_is_read_twice() -> None:
+    """No loop is around both passes: all of the tensor must be near."""
+    for rows, times in ((16, 2), (4096, 3)):
+        s = fk.explore(lambda x: x / x.sum(), torch.ones(rows, 1024)).summary()
+        assert (s.kernels, s.bytes_moved) == (1, times * 4 * rows * 1024)
+
+
+def test_a_lookup_reads_what_it_looks_up() -> None:
+    """Of a table as much as there are indices; of logits the row that is there anyway."""
+    table, index = torch.ones(5000, 64), torch.zeros(40, dtype=torch.int64)
+    s = fk.explore(torch.nn.functional.embedding, index, table).summary()
+    assert s.bytes_moved == s.bytes_least == 40 * 8 + 2 * 40 * 64 * 4
+    few = fk.explore(torch.nn.functional.embedding, index.repeat(1000), table[:10].clone()).summary()
+    assert few.bytes_moved == 40_000 * 8 + (10 + 40_000) * 64 * 4
+
+
+def test_only_what_is_loaded_counts() -> None:
+    s = fk.explore(lambda x: x[:10] + 1, torch.ones(1000)).summary()
+    assert (s.bytes_moved, s.bytes_least) == (80, 80)
+
+
+def test_snapshots_count_in_bytes_and_in_the_peak() -> None:
+    def shifted(x: torch.Tensor) -> None:
+        x[2:5000].copy_(x[:4998] * 2 + x[2:5000].flip(0))
+
+    x = fk.explore(shifted, torch.ones(5000))
+    s = x.summary()
+    kept = sum(st.last - st.first for st in x.kernels[0].program.body if isinstance(st, Snapshot))
+    assert s.copies == 1 and kept > 0
+    assert s.peak_bytes == kept and s.bytes_moved >= s.bytes_least + 2 * kept

@@ -17,12 +17,14 @@ from fusekit.run.plan import LastRun, execute, make_plan
 class Param:
     node: NodeId | None = None
     number: Number | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class Kernel:
     params: tuple[Param, ...]
     copies: int = 1
+    checks: tuple[NodeId, ...] = ()
 
 
 TEXT = """graph f {

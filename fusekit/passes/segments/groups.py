@@ -45,9 +45,7 @@ class Group:
 
     def shares_written(self, other: Group) -> bool:
         """Does one write a block that the other touches?"""
-        return any(
-            not a.writes.keys().isdisjoint((*b.reads, *b.writes)) for a, b in ((self, other), (other, self))
-        )
+        return any(not a.writes.keys().isdisjoint((*b.reads, *b.writes)) for a, b in ((self, other), (other, self)))
 
     @cached_property
     def folds(self) -> tuple[NodeId, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Trials
+from fusekit.ir import Graph, OnTrial
 from fusekit.schedule import SCHEDULERS, cannot_nest
 from fusekit.why import Reason
 
@@ -27,8 +27,8 @@ class Judge:
     _said: dict[Ops, Said] = field(default_factory=dict[Ops, Said])
 
     @cached_property
-    def _trials(self) -> Trials:
-        return Trials(self.graph)
+    def _trials(self) -> OnTrial:
+        return OnTrial(self.graph)
 
     @cached_property
     def _folds(self) -> frozenset[NodeId]:

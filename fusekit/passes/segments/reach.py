@@ -48,7 +48,7 @@ class Groups(Generic[L]):
 
     def _open_circles(self, count: int) -> tuple[tuple[int, ...], ...]:
         """Contracts what waits for one another; the units of each."""
-        order = nx.DiGraph[int]()
+        order: nx.DiGraph[int] = nx.DiGraph()
         order.add_nodes_from(range(count))
         order.add_edges_from((a, b) for a in range(count) for b in self._after[a])
         found = sorted(tuple(sorted(c)) for c in nx.strongly_connected_components(order) if len(c) > 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from fusekit.ids import NodeId
@@ -15,6 +16,7 @@ from fusekit.ir import INPUT, RETURN, Graph
 from fusekit.ops.extern import raises_on_data
 from fusekit.passes.base import is_view
 from fusekit.passes.lookups import CHECK
+from fusekit.why import Reason
 
 STORE, LOAD = "fk.store", "fk.load"
 LOOKUPS = ("fk.take", "fk.gather")
@@ -32,10 +34,11 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Why no launch holds two units: an op of one must see what an op of the other did."""
+    """Why no launch holds two units: an op of one must see what an op of the other did, or a person says so."""
 
     first: NodeId
     then: NodeId
+    because: Reason | None = None
 
 
 Order = tuple[int, int, Bar | None]
@@ -92,7 +95,7 @@ def order_of(graph: Graph, units: list[Unit]) -> Iterator[Order]:
 def _calls_in_order(graph: Graph, units: list[Unit]) -> Iterator[Order]:
     """Library calls keep their order (random ones draw in it), and no kernel holds one."""
     calls = [k for k, unit in enumerate(units) if unit.kind == "call"]
-    for a, b in zip(calls, calls[1:], strict=False):
+    for a, b in pairwise(calls):
         yield a, b, Bar(units[a].root, units[b].root)
 
 

@@ -215,7 +215,8 @@ class _Call:
 
     def _make(self, vectors: bool) -> Launch:
         grid, block = self.kernel.launch
-        return Launch(load(self.kernel.compiled(describe(self.device).cc, vectors), self.device), grid, block)
+        function = load(self.kernel.compiled(describe(self.device).cc, vectors), self.device)
+        return Launch(function, grid, block, self.scratch.together)
 
     def __call__(self, *args: int | float) -> None:
         launch = self._launch if self.is_aligned(args) else self._unaligned()

@@ -50,7 +50,8 @@ class Function:
 class Launch:
     """A kernel over one grid: made once, called many times, from any thread."""
 
-    def __init__(self, function: Function, grid: Sequence[int], block: Sequence[int]):
+    def __init__(self, function: Function, grid: Sequence[int], block: Sequence[int], together: bool = False):
+        """``together``: blocks wait for one another. Raises UnsupportedError where the device holds too few at once."""
         self.function = function
         self.grid, self.block = _extent(grid), _extent(block)
         _check_extents(self.grid, self.block, function.ptx)
@@ -58,7 +59,9 @@ class Launch:
         self._kinds = function.ptx.kinds
         self._all_ints = "float" not in self._kinds
         self._buffers = threading.local()
-        self._launch = bindings().cuLaunchKernel
+        self._launch = _cooperative() if together else bindings().cuLaunchKernel
+        if together:
+            _check_together(function, self.grid, self.block)
         self._success = bindings().CUresult.CUDA_SUCCESS
         self._is_empty = 0 in self.grid
 
@@ -118,6 +121,27 @@ def _primary(device: int) -> Any:
     driver = bindings()
     number = driver.cuDeviceGet(device)[1]
     return driver.cuDevicePrimaryCtxRetain(number)[1]
+
+
+def _cooperative() -> Any:
+    """``cuLaunchKernel`` for blocks that wait for one another: the driver starts all of them at once, or none."""
+    launch = bindings().cuLaunchCooperativeKernel
+
+    def start(handle: Any, *rest: Any) -> Any:
+        return launch(handle, *rest[:-1])  # it takes no extra options
+
+    return start
+
+
+def _check_together(function: Function, grid: Extent, block: Extent) -> None:
+    driver, ptx = bindings(), function.ptx
+    with torch.cuda.device(function.device):
+        threads = block[0] * block[1] * block[2]
+        each = _checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, 0), ptx)
+    most = each * torch.cuda.get_device_properties(function.device).multi_processor_count
+    if grid[0] * grid[1] * grid[2] > most:
+        what = f"{grid[0] * grid[1] * grid[2]} blocks that wait for one another, on a device that holds {most} at once"
+        raise UnsupportedError(what, ptx.entry, "give the segment another schedule, with fewer blocks along its folds")
 
 
 def _extent(sizes: Sequence[int]) -> Extent:

@@ -14,8 +14,8 @@ from fusekit.run.cuda.kernel import ALIGNED, CudaKernel, addresses_of, copied, i
 from fusekit.run.cuda.simulate import simulate
 from fusekit.run.cuda.standins import Stopped
 
-MOST_THREADS = 1 << 17
-"""A simulated thread takes 0.05 to 1 ms."""
+MOST_THREADS, MOST_AT_ONCE = 1 << 17, 4096
+"""A simulated thread takes 0.05 to 1 ms; where all blocks wait for one another, all are threads of this process."""
 
 
 def simulated_kernel(kernel: CudaKernel) -> Callable[..., int]:
@@ -24,9 +24,10 @@ def simulated_kernel(kernel: CudaKernel) -> Callable[..., int]:
     copies, shared, addresses = copied(kernel), scratch_of(kernel.program), addresses_of(kernel)
 
     def run(*args: int | float) -> int:
-        if prod(grid) * prod(block) > MOST_THREADS:
-            what = f"a simulation of {prod(grid) * prod(block):,} threads"
-            raise UnsupportedError(what, kernel.name, f"use smaller tensors: {MOST_THREADS:,} are the most")
+        most = MOST_AT_ONCE if shared.together else MOST_THREADS
+        if prod(grid) * prod(block) > most:
+            what = f"a simulation of {prod(grid) * prod(block):,} threads{' at once' if shared.together else ''}"
+            raise UnsupportedError(what, kernel.name, f"use smaller tensors: {most:,} are the most")
         source = kernel.source if is_aligned(args, addresses) else kernel.scalar_source
         keep = [_room(one.size) for one in copies]
         more: list[int] = []

@@ -39,6 +39,7 @@ class Team:
     position: Extent
     grid: Extent
     shared: dict[Any, Any] = field(default_factory=dict)
+    whole: threading.Barrier | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class Team:
 
     def abort(self) -> None:
         """Wakes every thread that waits, with BrokenBarrierError."""
-        for barrier in (self.barrier, *self.warps):
+        for barrier in (self.barrier, *self.warps, *([self.whole] if self.whole else [])):
             barrier.abort()
 
 
@@ -282,6 +283,14 @@ def take_ticket(counter: int, last: int) -> int:
     return before
 
 
+def sync_grid(words: int, blocks: int) -> None:
+    _aligned(words, 0, "u32")
+    whole = _HERE.team.whole
+    if whole is None or math.prod(_HERE.team.grid) != blocks:
+        raise ValueError(f"{blocks} blocks wait for one another in a grid of {_HERE.team.grid}")
+    whole.wait(PATIENCE)
+
+
 def last_block(counter: int, scratch: int, blocks: int) -> bool:
     sync_threads()
     if _HERE.number == 0:
@@ -301,6 +310,7 @@ NAMES |= {
     "keep_lanes": keep_lanes,
     "repeat_lanes": lambda x, count: (x,) * count,
     "last_block": last_block,
+    "sync_grid": sync_grid,
     "shared_memory": shared_memory,
     "shuffle": shuffle,
     "shuffle_down": shuffle_down,

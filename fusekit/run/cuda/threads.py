@@ -183,6 +183,24 @@ def _across_warps(builder: Any, word: str, kind: Any, values: list[Any], scratch
     return [_butterfly(builder, word, kind, builder.load(builder.gep(base, [mine])), warps) for base in bases]
 
 
+@intrinsic
+def stop(context: Any) -> Any:
+    """The kernel fails, as an assert in eager's kernels does: the next call that waits for the device raises."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        words = ("index out of bounds", "fusekit", "kernel")
+        held = (context.insert_const_string(builder.module, word) for word in words)
+        text, file, function = (builder.addrspacecast(one, ir.IntType(8).as_pointer()) for one in held)
+        kinds = [text.type, file.type, I32, function.type, I64]
+        declared = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), "__assertfail"
+        )
+        builder.call(declared, [text, file, I32(0), function, I64(1)])
+        return context.get_dummy_value()
+
+    return types.void(), build
+
+
 # ---- blocks of a grid ------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +243,48 @@ def last_block(context: Any, counter: Any, scratch: Any, blocks: Any) -> Any:
     return types.boolean(types.int64, types.int64, types.int64), build
 
 
+# One thread of each block: counts it in, waits for the flag that the last one sets, and counts it out; the last one out
+# clears the flag. All three words are 0 again, and no two barriers of a kernel share them.
+_SYNC_GRID = """{
+    .reg .pred p;
+    .reg .u32 t;
+    atom.acq_rel.gpu.global.inc.u32 t, [$0], $1;
+    setp.eq.u32 p, t, $1;
+    @p st.release.gpu.global.u32 [$0+4], 1;
+WAIT:
+    ld.acquire.gpu.global.u32 t, [$0+4];
+    setp.ne.u32 p, t, 1;
+    @p bra WAIT;
+    atom.acq_rel.gpu.global.inc.u32 t, [$0+8], $1;
+    setp.eq.u32 p, t, $1;
+    @p st.release.gpu.global.u32 [$0+4], 0;
+}"""
+
+
+@intrinsic
+def sync_grid(context: Any, words: Any, blocks: Any) -> Any:
+    """All threads of all ``blocks`` blocks wait for one another; what they stored before is visible to all.
+
+    ``words``: three 32-bit words of global memory that are 0. All blocks must be on the device at once.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        words, blocks = args
+        void, barrier = ir.VoidType(), "llvm.nvvm.barrier0"
+        last = builder.sub(builder.trunc(blocks, I32), I32(1))
+        call(builder, "llvm.nvvm.membar.gl", void, [])
+        call(builder, barrier, void, [])
+        threads = [call(builder, f"llvm.nvvm.read.ptx.sreg.tid.{axis}", I32, []) for axis in "xyz"]
+        first = builder.or_(builder.or_(*threads[:2]), threads[2])
+        with builder.if_then(builder.icmp_unsigned("==", first, I32(0))):
+            assembly(builder, void, _SYNC_GRID, "l,r,~{memory}", [words, last], True)
+        call(builder, barrier, void, [])
+        call(builder, "llvm.nvvm.membar.gl", void, [])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), build
+
+
 NAMES: dict[str, Callable[..., Any]] = {
     f"{word}_{axis}": _position(word, axis) for word in ("thread", "block", "grid") for axis in "xyz"
 }
@@ -232,9 +292,10 @@ NAMES |= {word: _shuffle(word, mode) for word, mode in SHUFFLES.items()}
 NAMES |= {f"warp_{word}": _warp(word) for word in COMBINE} | {f"block_{word}": _block(word) for word in COMBINE}
 NAMES |= {
     "sync_threads": _effect("sync_threads", "llvm.nvvm.barrier0"),
-    "stop": _effect("stop", "llvm.trap"),
     "sync_device": _effect("sync_device", "llvm.nvvm.membar.gl"),
     "shared_memory": shared_memory,
     "take_ticket": take_ticket,
     "last_block": last_block,
+    "sync_grid": sync_grid,
+    "stop": stop,
 }

@@ -1,0 +1,38 @@
+"""The nest of a segment that is safe at the least cost: as it is, or with iterations that swap elements paired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from fusekit.lower.build import Nest, Segment
+from fusekit.lower.hazards import Protected, protect
+from fusekit.lower.orbits import orbits_of
+from fusekit.lower.refuse import CannotLower
+from fusekit.memory import Race, Refused
+from fusekit.memory.access import LAUNCH, PAIRING, SNAPSHOT
+from fusekit.schedule.plan import STORE
+
+
+def safest(segment: Segment, make: Callable[[Segment], Nest], ordered: bool) -> Protected:
+    """The cheapest by further launches, then by bytes moved. Raises CannotLower, as ``make`` does for the segment."""
+    plain = protect(make(segment), ordered)
+    if not plain.snapshots:
+        return plain
+    orbits = orbits_of(segment.graph, segment.roots)
+    why = orbits if isinstance(orbits, str) else "the schedule cannot run it"
+    if not isinstance(orbits, str):
+        with suppress(CannotLower):
+            paired = protect(make(replace(segment, orbits=orbits)), ordered)
+            if paired.cost < plain.cost:
+                return paired
+            why = "other loads need a snapshot all the same"
+    stores = [op for op in segment.roots if segment.graph.op(op).target == STORE]
+    launch = "one store is one launch" if len(stores) == 1 else "its stores hold values of one moment"
+    more = (Refused(PAIRING, why), Refused(LAUNCH, launch))
+    return replace(plain, races=tuple(_also(one, more) for one in plain.races))
+
+
+def _also(one: Race, more: tuple[Refused, ...]) -> Race:
+    return replace(one, considered=(*one.considered, *more)) if one.remedy == SNAPSHOT else one

@@ -1,0 +1,214 @@
+"""sink-reshapes: a reshape that merges moves below what is computed after it, down to the store, which then needs none.
+
+``op(view(t), w)`` is ``view(op(t, view(w)))``. Where the inverse of the reshape only splits dimensions, the second form
+computes over the space of ``t``, reads every other operand through a split of its own dimensions, which costs nothing,
+and stores through a split of the place's layout, which every layout has. A group norm written with views and then
+weight, bias and SiLU in the viewed-back shape so runs over one space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from fusekit.ids import NodeId
+from fusekit.index import Form, Var
+from fusekit.ir import FUNCTIONAL, RETURN, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor
+from fusekit.memory import algebra
+from fusekit.passes.rewrite import STORE, Rewriter
+from fusekit.passes.spaces import Groups, groups, merged_index, split_index, split_shape
+from fusekit.passes.values import APPLY, BITS, CAST, FILL, LOAD, WINDOW, Value, value_index
+from fusekit.why import Reason
+
+
+@dataclass(frozen=True)
+class SinkReshapes:
+    """The pass."""
+
+    name: ClassVar[str] = "sink-reshapes"
+    expects: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
+    ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
+
+    def __call__(self, graph: Graph) -> PassResult:
+        work = _Sink(graph, Rewriter(graph, self.name))
+        for store in graph.ops():
+            if graph.op(store).target == STORE and store not in work.done:
+                work.store(store)
+        work.rewriter.draft.sweep()
+        return work.rewriter.draft.finish(self.ensures)
+
+
+@dataclass
+class _Cone:
+    """What stores over one space compute in it: pointwise values and the views that they begin with."""
+
+    stores: dict[NodeId, None]
+    values: dict[int, Value]
+    reshapes: list[Value]
+
+    @staticmethod
+    def of(store: NodeId, value: Value) -> _Cone:
+        cone = _Cone({store: None}, {}, [])
+        cone.add(value)
+        return cone
+
+    def add(self, value: Value) -> None:
+        todo = [value]
+        while todo:
+            v = todo.pop()
+            if v.number not in self.values:
+                self.values[v.number] = v
+                if v.kind in (APPLY, CAST, BITS):
+                    todo += v.operands
+                elif v.kind == WINDOW and v.shape == value.shape and _divisions(v):
+                    self.reshapes.append(v)
+
+
+@dataclass
+class _Sink:
+    """One run of the pass."""
+
+    graph: Graph
+    rewriter: Rewriter
+    done: set[NodeId] = field(default_factory=set[NodeId])
+
+    def store(self, store: NodeId) -> None:
+        """The reshape that the store's value begins with, brought down to the store, with all stores that share it."""
+        cone = _Cone.of(store, self.rewriter.value(self.graph.operands(store)[0]))
+        self.done.add(store)
+        shape = self._shape(store)
+        target = next((v for v in cone.reshapes if self._merges(v)), None)
+        if target is None:
+            return
+        outside = self._close(cone, shape)
+        self.done.update(cone.stores)
+        if outside is not None:
+            because = Reason.of("needed-in-its-shape", op=self.graph.op(outside).target, shape=str(list(shape)))
+            self.rewriter.draft.decline((store,), because, (outside,))
+            return
+        found = groups(shape, target.operands[0].shape)
+        assert found is not None
+        respaced = _Respaced(self.rewriter, found)
+        values = {s: respaced(self.rewriter.value(self.graph.operands(s)[0])) for s in cone.stores}
+        if respaced.costs:
+            because = Reason.of("sink-divides", operand=respaced.costs, shape=str(list(target.operands[0].shape)))
+            self.rewriter.draft.decline((store,), because)
+            return
+        computed = [v for v in cone.values.values() if v.kind in (APPLY, CAST, BITS)]
+        for v in sorted(computed, key=lambda v: v.number):
+            self.rewriter.turn(v, respaced(v))
+        for one, value in values.items():
+            self._sink(one, value, target)
+
+    def _merges(self, view: Value) -> bool:
+        return value_index(view) == merged_index(view.operands[0].shape, view.shape)
+
+    def _close(self, cone: _Cone, shape: tuple[int, ...]) -> NodeId | None:
+        """Take in every store that needs a value of the cone; what else needs one, if anything does."""
+        todo = list(cone.values.values())
+        while todo:
+            value = todo.pop()
+            if value.kind not in (APPLY, CAST, BITS) and value not in cone.reshapes:
+                continue
+            for op in self.rewriter.users(value):
+                if self.graph.op(op).target == STORE:
+                    cone.stores[op] = None
+                    continue
+                (result,) = self.graph.results(op)
+                made = self.rewriter.value(result)
+                if made.number in cone.values:
+                    continue
+                if made.kind not in (APPLY, CAST, BITS) or made.shape != shape:
+                    return op
+                before = len(cone.values)
+                cone.add(made)
+                todo += list(cone.values.values())[before:]
+        return next((s for s in cone.stores if self._shape(s) != shape), None)
+
+    def _shape(self, store: NodeId) -> tuple[int, ...]:
+        return self.graph.layout(self.graph.operands(store)[1]).shape
+
+    def _sink(self, store: NodeId, value: Value, target: Value) -> None:
+        """The store of ``value`` through a split of its place; an output is rebuilt as a view of that."""
+        place = self.graph.operands(store)[1]
+        split = algebra.reshape(self.graph.layout(place), value.shape)
+        assert isinstance(split, Layout), split
+        block, draft = self.graph.block_of(place), self.rewriter.draft
+        payload = Tensor(split.dtype, split.shape)
+        base = draft.add_tensor(payload, id=f"{place}.base", block=block, layout=split, role="new")
+        because = Reason.of("reshape-sunk", shape=str(list(value.shape)))
+        self.rewriter.store(store, value, base, because=because)
+        if place in self.graph.outputs() and not self.graph.has_producer(place):
+            line = self.graph.op(target.of).origin if target.of is not None else None
+            view = Op("aten.view.default", (Operand(0), target.shape), origin=line)
+            last = next(op for op in reversed(self.graph.ops()) if self.graph.op(op).target == RETURN)
+            draft.add_op(view, (base,), (place,), id="^view", before=last)
+
+
+class _Respaced:
+    """Values over the space of groups instead of the space that these split."""
+
+    def __init__(self, rewriter: Rewriter, found: Groups):
+        self.rewriter, self.groups = rewriter, found
+        self.costs = ""  # an operand whose index would need a division that it did not need before
+        self._made: dict[int, Value] = {}
+
+    def __call__(self, value: Value) -> Value:
+        todo = [value]
+        while todo:
+            v = todo[-1]
+            missing = [o for o in v.operands if v.kind in (APPLY, CAST, BITS) and o.number not in self._made]
+            if missing and v.number not in self._made:
+                todo += missing
+                continue
+            todo.pop()
+            if v.number not in self._made:
+                self._made[v.number] = self._make(v)
+        return self._made[value.number]
+
+    def _make(self, v: Value) -> Value:
+        values, own = self.rewriter.values, self.groups[len(self.groups) - len(v.shape) :]
+        shape = split_shape(own, v.shape)
+        values.current = v.of
+        operands = [self._made[o.number] for o in v.operands if o.number in self._made]
+        if v.kind in (APPLY, CAST, BITS):
+            return values.raw(v.kind, v.detail, tuple(operands), shape, v.dtype)
+        if v.kind == FILL:
+            return values.fill(v.detail[0], shape, v.dtype)
+        made = self._load(v, shape) if v.kind == LOAD else None
+        made = made or values.window(v, split_index(own, v.shape), shape)
+        if _divisions(made) > _divisions(v):
+            self.costs = str(self.rewriter.node(v))
+        return made
+
+    def _load(self, v: Value, shape: Sequence[int]) -> Value | None:
+        """A load that is there already of the same bytes in this shape, with nothing written in between."""
+        graph = self.rewriter.graph
+        assert v.of is not None
+        (place,) = graph.operands(v.of)
+        block, layout = graph.block_of(place), algebra.reshape(graph.layout(place), shape)
+        for op in graph.ops():
+            if graph.op(op).target != LOAD or graph.block_of(graph.operands(op)[0]) != block:
+                continue
+            if graph.layout(graph.operands(op)[0]) == layout and not _is_written_between(graph, block, v.of, op):
+                return self.rewriter.value(graph.results(op)[0])
+        return None
+
+
+def _is_written_between(graph: Graph, block: NodeId | None, one: NodeId, other: NodeId) -> bool:
+    start, stop = sorted((graph.position(one), graph.position(other)))
+    for op in graph.ops()[start:stop]:
+        written = [graph.operands(op)[w] for w in graph.op(op).writes]
+        if any(graph.block_of(t) == block for t in written):
+            return True
+    return False
+
+
+def _divisions(value: Value) -> int:
+    """Floor divisions and remainders in the index of a view."""
+    return sum(map(_parts, value_index(value))) if value.kind == WINDOW else 0
+
+
+def _parts(form: Form) -> int:
+    return sum(0 if isinstance(atom, Var) else 1 + _parts(atom.of) for atom, _ in form.terms)

@@ -1,0 +1,90 @@
+"""Sets of bytes in memory blocks, counted exactly where that is affordable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+import numpy as np
+
+from fusekit.ids import NodeId
+from fusekit.ir import Graph, Layout
+
+_CELLS = 1 << 24  # a block is counted exactly up to so many cells; above, a sum that no byte range can exceed
+
+
+@dataclass
+class Regions:
+    """A set of bytes, as layouts in blocks. ``looked_up``: bytes of a block that data choose, as an upper bound."""
+
+    graph: Graph
+    layouts: dict[NodeId, dict[Layout, None]] = field(default_factory=dict[NodeId, dict[Layout, None]])
+    holes: dict[NodeId, dict[Layout, tuple[Layout, ...]]] = field(
+        default_factory=dict[NodeId, dict[Layout, tuple[Layout, ...]]]
+    )
+    looked_up: dict[NodeId, int] = field(default_factory=dict[NodeId, int])
+
+    def add(self, block: NodeId, layout: Layout, unless: Regions | None = None) -> None:
+        """Add a layout, without the bytes that ``unless`` has by now."""
+        if unless is not None:
+            self.holes.setdefault(block, {}).setdefault(layout, tuple(unless.layouts.get(block, ())))
+        self.layouts.setdefault(block, {}).setdefault(layout)
+
+    def look_up(self, block: NodeId, nbytes: int) -> None:
+        """Add some bytes of a block, nobody knows which."""
+        self.looked_up[block] = self.looked_up.get(block, 0) + nbytes
+
+    def count(self) -> int:
+        """Bytes, each once; those that data choose at most as many as the block has besides."""
+        total = 0
+        for block in dict.fromkeys((*self.layouts, *self.looked_up)):
+            known = self._count(block, list(self.layouts.get(block, ())))
+            total += known + min(self.looked_up.get(block, 0), self.graph.block(block).nbytes - known)
+        return total
+
+    def _count(self, block: NodeId, layouts: Sequence[Layout]) -> int:
+        layouts = [layout for layout in layouts if layout.numel]
+        holes = self.holes.get(block, {})
+        numbers = {f"n{n.index}": int(n.example) for n in self.graph.numbers()}
+        step = _step([*layouts, *(hole for layout in layouts for hole in holes.get(layout, ()))])
+        nbytes = self.graph.block(block).nbytes
+        if not layouts or nbytes // step > _CELLS:
+            return min(nbytes, sum(distinct(layout) for layout in layouts if layout not in holes.get(layout, ())))
+        total = np.zeros(-(-nbytes // step), dtype=bool)
+        for layout in layouts:
+            mine = np.zeros_like(total) if holes.get(layout) else total
+            _mark(mine, layout, step, numbers, True)
+            if holes.get(layout):
+                for hole in holes[layout]:
+                    _mark(mine, hole, step, numbers, False)
+                total |= mine
+        return int(total.sum()) * step
+
+
+def _step(layouts: Iterable[Layout]) -> int:
+    """The largest cell, in bytes, of which every layout is made; 1 where an offset hangs on a number."""
+    out = 0
+    for layout in layouts:
+        offset = layout.offset.const if layout.offset.is_constant else 1
+        out = gcd(out, layout.dtype.width, offset, *layout.strides)
+    return out or 1
+
+
+def _mark(cells: np.ndarray, layout: Layout, step: int, numbers: Mapping[str, int], value: bool) -> None:
+    if not layout.numel:
+        return
+    start = layout.offset.evaluate(numbers) // step
+    width = layout.dtype.width // step
+    shape, strides = (*layout.shape, width), (*(s // step for s in layout.strides), 1)
+    if start < 0 or start >= len(cells):
+        return
+    np.lib.stride_tricks.as_strided(cells[start:], shape, strides)[...] = value
+
+
+def distinct(layout: Layout) -> int:
+    """Bytes of a layout, repeated dimensions once."""
+    count = layout.dtype.width
+    for size, stride in layout.axes():
+        count *= size if stride else 1
+    return count

@@ -1,0 +1,38 @@
+"""nested: rows are folded, and then what came out of them: the mean over rows of a loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fusekit.domains import reductions
+from fusekit.ids import NodeId
+from fusekit.ir import Graph
+from fusekit.schedule.base import Target, looked
+from fusekit.schedule.look import folds_alike, larger_root, look
+from fusekit.schedule.persistent import Persistent
+from fusekit.schedule.record import Schedule
+from fusekit.schedule.reduction import is_inner
+from fusekit.why import Reason
+
+
+@dataclass(frozen=True)
+class Nested:
+    """The rows run as in ``rows``; what folds over them is put together by the last block."""
+
+    name: ClassVar[str] = "nested"
+    rows: Persistent = Persistent(blocks=4096)
+
+    def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
+        if not (found := reductions(graph, segment)):
+            return Reason.of("no-reduction")
+        if larger := larger_root(graph, segment):
+            return Reason.of("store-is-larger", op=larger, reduction=found[0])
+        seen, differ = looked(look(graph, segment)), folds_alike(graph, segment)
+        if differ and not (is_inner(seen) and seen.reference.kept):
+            return Reason.of("folds-differ", first=differ[0], second=differ[1])
+        return None
+
+    def schedule(self, graph: Graph, segment: NodeId, target: Target) -> Schedule:
+        seen = looked(look(graph, segment))
+        return Schedule() if target == "cpu" else self.rows.inner(seen)

@@ -63,9 +63,9 @@ def _options(given: Options | Mapping[str, Any] | None) -> Options:
 class _Fused:
     """A graph through ``jit``; what the recorder refuses runs in eager, with a warning, before anything is written."""
 
-    def __init__(self, call: GraphCall, options: Options):
+    def __init__(self, call: GraphCall, options: Options, watches: bool = True):
         self.call, self.options = call, options
-        self.jit = _Jit(call, options)
+        self.jit = _Jit(call, options, watches)
         self._refused: dict[object, int] = {}  # how often, by key
 
     def __call__(self, *args: Any) -> Any:
@@ -92,6 +92,10 @@ class _Fused:
 
 class _Jit(JitFunction):
     """A refusal after the first op ran must not look like one before it."""
+
+    def __init__(self, call: GraphCall, options: Options, watches: bool):
+        super().__init__(call, options)
+        self._watches = watches
 
     def _execute(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -171,7 +175,7 @@ class _Backend:
         return None
 
     def _compile(self, call: GraphCall, is_forward: bool) -> Callable[..., Any]:
-        fused = _Fused(call, self.options)
+        fused = _Fused(call, self.options, watches=False)  # AOT has built the layouts of its stand-ins into the graphs
         if not is_forward:
             return fused
 

@@ -14,9 +14,11 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 
 from fusekit.errors import BackendUnavailable, FusekitError, UnsupportedError
+from fusekit.ids import NodeId
 from fusekit.ir import Graph, GraphDiff, print_graph
 from fusekit.ir import diff as graph_diff
 from fusekit.lower import Kernel
+from fusekit.passes.segments.record import why_apart
 from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
 from fusekit.progress import progress
 from fusekit.run.bytes import Traffic, traffic
@@ -37,7 +39,7 @@ from fusekit.trace.reach import MISSING, SIMPLE
 from fusekit.trace.recording import source_name
 from fusekit.trace.shadow import parameters_of
 from fusekit.what_if import Asked
-from fusekit.why import Explanation
+from fusekit.why import Explanation, Merges
 
 if TYPE_CHECKING:
     from fusekit.draw import Diagram
@@ -114,7 +116,10 @@ class Exploration:
         return plan_of(self.graph, self._compiled, self.recording.graph, compile=lambda _: _never).counts
 
     def why(self, first: str, second: str | None = None) -> tuple[Explanation, ...]:
-        """Explanations of a node, or of a pair (two segments, two ops); an empty tuple where nothing was said."""
+        """Explanations of a node, or of a pair (two segments, two ops); an empty tuple where nothing was said.
+
+        Of any two segments, or ops of two, it says why they are not one, on which numbers, and what would join them.
+        """
         wanted = {first} if second is None else {first, second}
         known = any(n in step.graph for step in self.steps for n in wanted)
         if not known:
@@ -123,7 +128,29 @@ class Exploration:
                 f"no step has a node {' or '.join(wanted)}", None, f"nodes look like %a, ^1; segments: {nodes}"
             )
         said = (e for step in self.steps for e in step.explanations)
-        return tuple(e for e in said if wanted <= set(e.subject) or (second is None and first in e.evidence))
+        found = tuple(e for e in said if wanted <= set(e.subject) or (second is None and first in e.evidence))
+        return found or self._why_apart(first, second)
+
+    def _why_apart(self, first: str, second: str | None) -> tuple[Explanation, ...]:
+        """Why the segments of two nodes are not one; nothing for nodes of one segment."""
+        if second is None:
+            return ()
+        homes = [self._home(NodeId(node)) for node in (first, second)]
+        if None in homes or homes[0] == homes[1]:
+            return ()
+        return why_apart(self.graph, self.merges(), *(home for home in homes if home is not None))
+
+    def _home(self, node: NodeId) -> NodeId | None:
+        """The segment, or the first one that an op or what makes a tensor runs in."""
+        graph = self.graph
+        if node in graph.segments() or node not in graph:
+            return node if node in graph else None
+        op = graph.producer(node) if node.startswith("%") and graph.has_producer(node) else node
+        return next(iter(graph.segments_of(op)), None)
+
+    def merges(self) -> Merges:
+        """The merge log: every pair that was tried, the bytes it would save, who was asked, the verdict and why."""
+        return Merges([row for step in self.steps for row in step.merges])
 
     def text(self, step: str | int | None = None) -> str:
         """The textual IR of a step (default: the last) with its reasons; ``fusekit.parse`` reads it back."""

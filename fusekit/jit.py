@@ -30,8 +30,10 @@ from fusekit.passes import Functionalize
 from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
 from fusekit.run.compile import clear_cache
 from fusekit.run.decode import symbols
+from fusekit.run.memory import LayoutMismatch
 from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.trace import Recording, Signature, differing, generalise, record, signature
+from fusekit.trace.foreign import Sightings, Unobserved, Watch
 from fusekit.trace.graph_of import graph_of
 from fusekit.trace.guards import Key, Looked
 from fusekit.trace.numbers import slots_of
@@ -127,9 +129,19 @@ class _Scripts:
         self.recordings[:] = [(recording, signed, numbers), *self.recordings[: BRANCHES - 1]]
 
 
+class _Watched(Exception):
+    """This call has to run in eager, watched."""
+
+    def __init__(self, key: object):
+        super().__init__()
+        self.key = key
+
+
 class JitFunction:
     """A compiled function. ``last_run`` counts the launches of this thread's last call of it (None before it, and after
     one that raised)."""
+
+    _watches = True  # are layouts of foreign results taken from a run in eager?
 
     def __init__(self, fn: Callable[..., object], options: Options):
         if isinstance(fn, (classmethod, staticmethod)):
@@ -145,6 +157,7 @@ class JitFunction:
         self._scripts: OrderedDict[object, _Scripts] = OrderedDict()  # by key without numbers
         self._kept: OrderedDict[object, list[_Kept]] = OrderedDict()  # by signature
         self._patterns: dict[object, dict[tuple[Any, ...], None]] = {}  # by signature without its overlap pattern
+        self._sightings = Sightings()
         self._fast: tuple[tuple[Predicate, _Known], ...] = ()  # replaced as a whole: read without the lock
         self._hits = self._recordings = 0
         self._last = _Last()
@@ -164,20 +177,35 @@ class JitFunction:
         if is_inside():  # of another function that is being recorded: a part of it
             return self._fn(*args, **kwargs)
         with self._lock:
-            entry, looked = self._find(args, kwargs)
-            inputs = looked.inputs(entry.recording)
-        return self._execute(entry, inputs, looked.leaves)
+            try:
+                entry, looked = self._find(args, kwargs)
+            except _Watched as found:
+                key = found.key
+            else:
+                key, inputs = None, looked.inputs(entry.recording)
+        if key is not None:
+            return self._watch(key, args, kwargs)
+        try:
+            return self._execute(entry, inputs, looked.leaves)
+        except LayoutMismatch:
+            if not entry.recording.foreign:
+                raise
+            self._unsettle(entry)
+            if entry.plan.ending.written:  # and may have been: a second run would write again
+                raise
+        return self._watch(looked.key, args, kwargs)
 
     def _execute(self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
         objects = symbols(entry.objects, leaves) if entry.objects else ()
+        odd = functools.partial(self._unsettle, entry) if entry.recording.foreign else None
         if entry.under_no_grad:  # the recording proved that nothing that leaves carries a gradient
             C._set_grad_enabled(False)
             try:
-                flat = execute(entry.plan, inputs, entry.numbers, objects)
+                flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
             finally:
                 C._set_grad_enabled(True)
         else:
-            flat = execute(entry.plan, inputs, entry.numbers, objects)
+            flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
         self._last.run = _this_thread.run = entry.plan.counts
         return entry.build(flat)
 
@@ -200,6 +228,27 @@ class JitFunction:
     def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
         return JitFunction(copy.deepcopy(self._fn, memo), self._options)
 
+    # ---- foreign ops, whose layouts only a run tells
+
+    def _watch(self, key: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+        """The call in eager; what its foreign ops answer is what the next recording of this key assumes."""
+        watch = Watch()
+        with watch:
+            out = self._fn(*args, **kwargs)
+        with self._lock:
+            self._sightings.add(key, tuple(watch.rows))
+        self._last.run = _this_thread.run = LastRun(0, watch.calls, 0)
+        return out
+
+    def _unsettle(self, entry: _Known) -> None:
+        """A foreign op answered otherwise than seen: calls of this plan's keys are watched again."""
+        with self._lock:
+            for key in [key for key, known in self._known.items() if known.owner is entry.owner]:
+                del self._known[key]
+                self._sightings.forget(key)
+            self._scripts.clear()
+            self._fast = tuple(pair for pair in self._fast if pair[1].owner is not entry.owner)
+
     # ---- finding a plan
 
     def _find(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[_Known, Looked]:
@@ -215,13 +264,29 @@ class JitFunction:
             found = scripts.ask(self._fn, args, kwargs) if scripts is not None else None
             if found is not None:
                 return self._keep(looked, *found), looked
-        recording = record(self._fn, args, kwargs)
+        key = None if looked is None else looked.key
+        recording = self._record(key, args, kwargs)
         self._recordings += 1
         self._key.learn(recording)
         looked = self._key.look(args, kwargs)
+        if recording.foreign and self._watches:
+            self._sightings.move(key, looked.key)
+            if not self._sightings.is_settled(looked.key, recording.foreign):
+                raise _Watched(looked.key)
         signed, numbers = signature(recording)
         self._remember(looked, recording, signed, numbers)
         return self._keep(looked, recording, signed, numbers), looked
+
+    def _record(self, key: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Recording:
+        """The function as a recording, with the foreign layouts that were seen for its key. Raises _Watched."""
+        if not self._watches:
+            return record(self._fn, args, kwargs)
+        if self._sightings.is_hopeless(key):
+            raise _Watched(key)
+        try:
+            return record(self._fn, args, kwargs, self._sightings.of(key))
+        except Unobserved:
+            raise _Watched(key) from None
 
     def _look(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Looked | None:
         """The call's key; None where a tensor has none (sparse, say): the recorder refuses it by name."""

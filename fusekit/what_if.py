@@ -8,15 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import PROGRAM, Graph, Invariant, PassResult
 from fusekit.passes import Pass, SchedulePass, SegmentOps
+from fusekit.passes.allocated import with_allocation
 from fusekit.pipeline import Options
 
 P = TypeVar("P", SegmentOps, SchedulePass)
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """The trace with inputs whose bytes lie as chains say: (input, chain)."""
+
+    name: ClassVar[str] = "allocation"
+    expects: ClassVar[tuple[Invariant, ...]] = PROGRAM
+    ensures: ClassVar[tuple[Invariant, ...]] = PROGRAM
+    chains: tuple[tuple[str, str], ...]
+
+    def __call__(self, graph: Graph) -> PassResult:
+        for name, _ in self.chains:
+            if name not in graph.inputs():
+                inputs = ", ".join(graph.inputs())
+                raise FusekitError(f"{name} is no input", "what_if(allocation=...)", f"the inputs are {inputs}")
+        made = with_allocation(graph, dict(self.chains))
+        return made.draft(self.name).finish(self.ensures)
 
 
 @dataclass(frozen=True)
@@ -45,7 +64,8 @@ class Asked:
         names = _names("merge", value, 'two or more ids: merge=("$0", "$1")', 2)
         roots = tuple(dict.fromkeys(op for name in names for op in self._roots(name)))
         segments = _change(self.options, "segment", SegmentOps)
-        return _put(self.options, replace(segments, together=(*segments.together, roots)))
+        apart = tuple(kept for kept in segments.apart if len(set(kept) & set(roots)) < 2)  # the later word counts
+        return _put(self.options, replace(segments, together=(*segments.together, roots), apart=apart))
 
     def split(self, value: object) -> Options:
         """A segment falls apart into its stores; or a boundary comes after an op or a tensor."""
@@ -59,7 +79,8 @@ class Asked:
             if len(roots) < 2:
                 fix = "to cut inside of it, name a tensor or an op that it computes: split='%t'"
                 raise FusekitError(f"{name} has one store, and falls apart no further", name, fix)
-            options = _put(options, replace(segments, apart=(*segments.apart, roots)))
+            together = tuple(one for one in segments.together if len(set(one) & set(roots)) < 2)
+            options = _put(options, replace(segments, apart=(*segments.apart, roots), together=together))
         return options
 
     def order(self, value: object) -> Options:
@@ -92,14 +113,19 @@ class Asked:
                 what = "without segment nothing runs: a plan is made of segments"
                 fix = 'use split="$0" for smaller ones, or fk.Options(passes=...) to look at the steps before it'
                 raise FusekitError(what, "what_if(without=...)", fix)
-            options = replace(options, passes=[one for one in options.passes if one.name != name])
+            left = [one for one in options.passes if one.name != name]
+            if name == "forward":  # nothing is marked then: whatever crosses is stored once
+                left = [replace(one, again=False) if isinstance(one, SegmentOps) else one for one in left]
+            options = replace(options, passes=left)
         return options
 
     def allocation(self, value: object) -> Options:
-        """Where elements of a tensor lie, as a chain of its own from its logical domain."""
-        from fusekit.errors import UnsupportedError
-
-        raise UnsupportedError(f"allocation={value!r:.60}", "what_if", "write the graph as text and use fk.parse")
+        """Where the elements of an input lie in its bytes, each by a chain from the logical dimensions."""
+        if not isinstance(value, Mapping):
+            fix = 'write allocation={"%a": "split(0, 4)"}'
+            raise FusekitError(f"allocation={value!r:.60} names no input", "what_if", fix)
+        chains = tuple((str(name), str(chain)) for name, chain in cast("Mapping[object, object]", value).items())
+        return replace(self.options, passes=[Allocated(chains), *self.options.passes])
 
     def alias(self, value: object) -> Options:
         return replace(self.options, alias=value)

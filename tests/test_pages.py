@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from fusekit.ir import parse, print_graph
+from fusekit.passes import PIPELINE
 from fusekit.pipeline import Options, run_passes
 from fusekit.trace import record
 from fusekit.why.reasons import SENTENCES
 from tests.conftest import ROOT
 
 PASSES = ROOT / "docs" / "passes"
-STEPS = ("trace", "alias-groups", "functionalize", "segment", "schedule")
+STEPS = ("trace", *(one.name for one in PIPELINE))
 
 
 def block(page: Path, language: str) -> str:

@@ -198,6 +198,18 @@ class Draft:
         self._nx.add_edge(tensor, op, ("use", operand), data=Use(operand))
         self._explain((op,), because, (tensor,))
 
+    def redefine(self, op: NodeId, result: int, tensor: NodeId) -> None:
+        """Another tensor as result number ``result`` of an op; the old one is left without a maker."""
+        made = [t for _, t, key in self._nx.out_edges(op, keys=True) if key == "def"]
+        for t in made:
+            if self._nx.edges[op, t, "def"]["data"] == Def(result):
+                self._nx.remove_edge(op, t, "def")
+        self._nx.add_edge(op, tensor, "def", data=Def(result))
+
+    def payload(self, node: NodeId) -> Node:
+        """What a node carries now."""
+        return self._nx.nodes[node]["data"]
+
     def sweep(self) -> None:
         """Without ops whose results are values that nothing takes, last ones first, and without places nobody names."""
         for op in reversed(self._ops):

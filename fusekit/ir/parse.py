@@ -24,6 +24,10 @@ _TOKEN = re.compile(
     r"|(?P<mark>[\[\],=()]))"
 )
 _LAYOUT = re.compile(r"\(([\d,]*)\):(b?)\(([-\d,]*)\)\+(\{[^}]*\}|-?\d+)")
+_OP = (
+    r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:]+)(\(.*\))"
+    r"((?: writes [\d, ]+)?)((?: same [\d:, ]+)?)( forward)?"
+)
 _PLAIN = {"True": True, "False": False, "None": None}
 
 
@@ -61,7 +65,7 @@ class _Reader:
             (r"(@\S+) : (\d+) bytes (\S+) (\S+)", self.block),
             (r"(%\S+) : (\w+) \[([\d,]*)\]", self.value),
             (r"(%\S+) : (\w+) (\(.*\)\+\S+|\(.*\)\+\{.*\}) in (@\S+) (\S+)", self.place),
-            (r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:]+)(\(.*\))((?: writes [\d, ]+)?)((?: same [\d:, ]+)?)", self.op),
+            (_OP, self.op),
             (r"order (\S+) -> (\S+) ((?:RAW|WAR|WAW)(?: (?:RAW|WAR|WAW))*)( .*)?", self.ordering),
             (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{([^}]*)\}(?: by ([\w-]+): (.*))?", self.segment),
             (r"boundary (\S+) -> (\S+) at (\S+) (\d+) bytes", self.boundary),
@@ -125,7 +129,8 @@ class _Reader:
         args, kwargs, operands = _Call(m[4], variables).read()
         writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
         same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
-        self.expect(m[1], self.to.add_op(Op(m[3], args, kwargs, writes, same), operands, results, id=m[1]))
+        payload = Op(m[3], args, kwargs, writes, same, forward=bool(m[7]))
+        self.expect(m[1], self.to.add_op(payload, operands, results, id=m[1]))
 
     def ordering(self, m: re.Match[str]) -> None:
         where = ast.literal_eval(m[4].strip()) if m[4] else ""

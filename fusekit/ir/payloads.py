@@ -78,7 +78,8 @@ class Op:
     """One call. ``target`` is an ATen overload (``aten.add_.Tensor``) or one of ours (``fk.overlay``).
 
     ``writes``: operand numbers whose memory the op changes. ``same``: (result, operand) pairs that are one Python
-    object. ``args`` and ``kwargs`` name tensors by operand number.
+    object. ``args`` and ``kwargs`` name tensors by operand number. ``forward``: the op may be computed in every
+    segment that needs its value.
     """
 
     target: str
@@ -87,6 +88,7 @@ class Op:
     writes: tuple[int, ...] = ()
     same: tuple[tuple[int, int], ...] = ()
     origin: Origin | None = field(default=None, compare=False)
+    forward: bool = False
 
     def kwarg(self, name: str, default: Arg = None) -> Arg:
         return next((value for key, value in self.kwargs if key == name), default)

@@ -87,6 +87,8 @@ def _op_line(graph: Graph, node: NodeId, lines: bool) -> str:
         out += f" writes {', '.join(map(str, op.writes))}"
     if op.same:
         out += f" same {', '.join(f'{r}:{o}' for r, o in op.same)}"
+    if op.forward:
+        out += " forward"
     return out + (f"  # {op.origin}" if op.origin and lines else "")
 
 

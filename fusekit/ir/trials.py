@@ -29,5 +29,8 @@ class OnTrial(Graph):
             self._data[node] = Segment("pointwise")
         return self._known[chosen]
 
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from fusekit.index import Form, Var, substitute
+from fusekit.index import Form
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.arrange import arrange, is_costly
+from fusekit.lower.assume import assume
 from fusekit.lower.build import Nest, Root
 from fusekit.lower.items import Item, Path
 from fusekit.lower.program import (
@@ -161,19 +162,9 @@ def _in_extent(item: Item, atoms: Iterable[tuple[tuple[Guard, ...], bool]]) -> b
     address = statement.address
     for guards, holds in atoms:
         for guard in guards if holds else ():
-            address = _assume(address, guard)
+            address = assume(address, guard)
     low, high = address.bounds
     return item.extent[0] <= low and high + statement.dtype.width <= item.extent[1]
-
-
-def _assume(form: Form, guard: Guard) -> Form:
-    """The form where the guard holds: a variable of the guard is replaced by one that ranges over what it allows."""
-    for atom, c in guard.form.terms:
-        if isinstance(atom, Var) and c in (1, -1) and guard.form.coefficient(atom) == c and form.coefficient(atom):
-            inner = Form.of(Var(f"{atom.name}'", guard.extent))
-            rest = guard.form - Form.of(atom) * c
-            return substitute(form, {atom: (inner - rest) * c})
-    return form
 
 
 def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:

@@ -28,7 +28,7 @@ from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
 from fusekit.lower.vectors import without_lane
-from fusekit.schedule import Schedule
+from fusekit.schedule import Placements, Schedule
 from fusekit.schedule.plan import (
     MOST_ACCUMULATORS,
     REDUCE,
@@ -66,7 +66,6 @@ class Nest:
 
     ``data``: variables of index forms that are scalars of the kernel. ``stops``: loops that end early. ``kept``: arrays
     that carry values from one pass over a loop to a later one. ``checks``: what looks at indices before all of it.
-    ``is_paired``: an iteration does what others, with which it swaps elements, would do (``fusekit.lower.orbits``).
     """
 
     loops: Loops
@@ -79,7 +78,7 @@ class Nest:
     stops: dict[Var, Guard]
     kept: tuple[Kept, ...] = ()
     checks: tuple[Statement, ...] = ()
-    is_paired: bool = False
+    placements: Placements = Placements()
 
     def guards_of(self, case: Iterable[tuple[str, bool]]) -> tuple[tuple[tuple[Guard, ...], bool], ...]:
         """(guards of a test, do they hold?) for each atom of a case."""
@@ -105,9 +104,10 @@ def build(segment: Segment, schedule: Schedule, target: Target, reserved: Iterab
     """The nest of a segment over the loops of a schedule. Raises CannotLower, and IllegalTransform."""
     reserved = tuple(reserved)
     try:
-        return _build(segment, schedule, target, reserved, limit, vectors=True)
+        nest = _build(segment, schedule, target, reserved, limit, vectors=True)
     except NoVectors:
-        return _build(segment, schedule, target, reserved, limit, vectors=False)
+        nest = _build(segment, schedule, target, reserved, limit, vectors=False)
+    return replace(nest, placements=schedule.placements)
 
 
 def _build(
@@ -198,8 +198,7 @@ class _Builder:
         folds, names = tuple(self.folds.values()), self.puller.names
         before = checks(self.puller.graph, self.checks, names, self.loops.axes)
         return Nest(
-            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before,
-            bool(self.orbits),
+            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before
         )
 
     def _cases(self, items: Sequence[Item]) -> dict[str, Cases]:
@@ -227,7 +226,6 @@ class _Builder:
         return tuple(zip(plan.steps, map(self.loops.order.index, plan.loops), strict=False))
 
     def _root(self, plan: Plan) -> None:
-        self.puller.path = self._path(plan)
         expand = [var for var in self.loops.expand if var in plan.free]
         for numbers in product(*(range(var.extent) for var in expand)):
             env = {var: Form.of(number) for var, number in zip(expand, numbers, strict=True)}
@@ -240,6 +238,7 @@ class _Builder:
         guards = open_guards(without_lane(plan.guards, self.loops.lanes))
         if guards is None:
             return
+        self.puller.enter(self._path(plan), guards)
         if plan.is_fold:
             self._accumulate(plan, guards)
         else:

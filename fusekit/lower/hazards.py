@@ -23,7 +23,7 @@ from fusekit.lower.later import leave, span_of
 from fusekit.lower.loops import is_block, is_thread
 from fusekit.lower.program import Hold, Load, Snapshot, Store
 from fusekit.memory import Access, Race, Refused, Unless, Verdict, race, remedies
-from fusekit.memory.access import BACKWARD, BARRIER, FORWARD, LAST_BLOCK, PAIRING, SNAPSHOT
+from fusekit.memory.access import BACKWARD, BARRIER, FORWARD, LAST_BLOCK, SNAPSHOT
 
 Order = Literal["any", "forward", "backward"]
 Wait = tuple[Path, tuple[int, int] | None]
@@ -126,9 +126,7 @@ class _Work:
     def _settled(self, m: Meeting) -> Race:
         one = m.race
         if one.verdict is Verdict.NEVER or (one.remedy and not m.is_late):
-            is_paired = self.nest.is_paired and one.verdict is Verdict.SAME_ITERATION
-            is_apart = one.load.address != one.store.address
-            return replace(one, remedy=PAIRING) if is_paired and is_apart else one
+            return one
         remedy = self.taken.get(m.item.name, FORWARD if self.order == "forward" else BACKWARD)
         refused = [x for x in self.refused.get(m.item.name, ()) if x.remedy != remedy]
         if remedy != SNAPSHOT:

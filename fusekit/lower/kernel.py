@@ -17,6 +17,7 @@ from fusekit.lower.assemble import Ways, assemble
 from fusekit.lower.build import Nest, Segment, build
 from fusekit.lower.checks import CHECK, check_ops
 from fusekit.lower.hazards import Protected
+from fusekit.lower.partials import in_parts
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
 from fusekit.lower.program import For, Load, Param, Program, Store
 from fusekit.lower.refuse import CannotLower
@@ -45,6 +46,7 @@ class Kernel:
     ``lines``: source line (from 1) and the ops that it computes. ``copies``: snapshots taken by each call.
     ``checks``: looks at indices, before which nothing is stored; where one is bad the kernel ends, and gives back 1.
     ``precision``: "eager" rounds where eager does; "fast" only where it stores, and may contract.
+    ``blocks_per_sm``: blocks that one multiprocessor of a GPU shall hold, 0 for as it comes.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Kernel:
     program: Program
     checks: tuple[NodeId, ...] = ()
     precision: Precision = "eager"
+    blocks_per_sm: int = 0
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{param.name}: {param.kind}" for param in self.params)
@@ -107,8 +110,10 @@ def lower_segment(
     is_parallel = threaded and _is_parallel(nest, safe)
     ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", is_parallel, safe.waits, safe.later)
     program = assemble(graph, nest, ways)
+    program = in_parts(program, nest.names) if is_parallel else program
     source = _printer(target)[1](program, name, graph, _notes(graph, nest))
-    return replace(_kernel(source, program, nest, safe, whole.checks), precision=precision)
+    made = _kernel(source, program, nest, safe, whole.checks)
+    return replace(made, precision=precision, blocks_per_sm=nest.placements.blocks_per_sm)
 
 
 def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Target, limit: int) -> Nest:
@@ -141,12 +146,12 @@ def _printer(target: TargetName) -> tuple[frozenset[str], Callable[..., Source]]
 
 
 def _is_parallel(nest: Nest, safe: Protected) -> bool:
-    """May the outermost loop be shared out to threads, and is it worth it?"""
+    """May outermost loops be shared out to threads, and is it worth it? (What they fold: see ``in_parts``.)"""
     order = nest.loops.order
     if safe.order != "any" or not order or prod(nest.loops.space) < PARALLEL_FROM:
         return False
-    outermost = {x.path[0] for x in (*nest.items, *nest.roots) if x.path}
-    return outermost == {(0, 0)} and order[0] in nest.loops.shared and all(folded.path for folded in nest.folds)
+    outermost = {order[x.path[0][1]] for x in (*nest.items, *nest.roots) if x.path}
+    return not outermost.isdisjoint(nest.loops.shared) and not any(kept.path == () for kept in nest.kept)
 
 
 def _kernel(source: Source, program: Program, nest: Nest, safe: Protected, checks: tuple[NodeId, ...]) -> Kernel:

@@ -83,9 +83,30 @@ def loops_of(reference: Reference, domain: LoopDomain, target: Target, vectors: 
     # The one element of an axis is at 0, also where a split made more of it: other iterations are nobody's.
     index = tuple(Form() if n == 1 else form for n, form in zip(domain.shape, derived.of(domain.logical), strict=True))
     return Loops(
-        reference.shape, index, derived.bounds, tuple(order), frozenset(folded),
+        reference.shape, index, _needed(derived.bounds), tuple(order), frozenset(folded),
         tuple(axes), tuple(expand), lanes, frozenset(shared),
     )  # fmt: skip
+
+
+def _needed(bounds: Sequence[Guard]) -> tuple[Guard, ...]:
+    """Without the bounds that another one implies: splits of a split that divides all end where the first one does."""
+    left = list(bounds)
+    for guard in bounds:
+        if any(other != guard and _implies(other, guard) for other in left):
+            left.remove(guard)
+    return tuple(left)
+
+
+def _implies(known: Guard, guard: Guard) -> bool:
+    """Does ``0 <= f < n`` prove ``0 <= c*f + rest < m``?"""
+    first = next((atom for atom, _ in known.form.terms if guard.form.coefficient(atom)), None)
+    if first is None or known.form.bounds[0] < 0:
+        return False
+    c, rest = divmod(guard.form.coefficient(first), known.form.coefficient(first))
+    if c < 1 or rest:
+        return False
+    low, high = (guard.form - known.form * c).bounds
+    return low >= 0 and c * (known.extent - 1) + high < guard.extent
 
 
 def _check_copies(expand: Sequence[Var]) -> None:

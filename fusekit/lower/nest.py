@@ -16,6 +16,7 @@ from fusekit.dtypes import F32, I64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, print_form, substitute
 from fusekit.ir import Graph, Guard, Number
+from fusekit.lower.assume import assume_all
 from fusekit.lower.contexts import Use
 from fusekit.lower.items import Item, Path, Result
 from fusekit.lower.loops import Loops
@@ -49,7 +50,7 @@ ZERO = Form()
 class Puller:
     """Grows the list of statements; ``items`` keeps operands before users.
 
-    ``path``: the loops of the root for which values are pulled. ``inline``: reductions over single elements.
+    ``path`` and ``guards`` are those of the root for which values are pulled. ``inline``: reductions over single elements.
     ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is. ``exact``: is
     every op's result rounded to its dtype?
     """
@@ -60,12 +61,14 @@ class Puller:
     loops: Loops
     inline: frozenset[NodeId] = frozenset()
     path: Path = ()
+    guards: tuple[Guard, ...] = ()
     exact: bool = True
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     tests: dict[tuple[tuple[Guard, ...], Path], str] = field(default_factory=dict[tuple[tuple[Guard, ...], Path], str])
     finished: dict[Key, Result] = field(default_factory=dict[Key, Result])
     positions: dict[Var, str] = field(default_factory=dict[Var, str])
     keys: dict[str, Key] = field(default_factory=dict[str, Key])
+    _here: set[tuple[Key, Path]] = field(default_factory=set[tuple[Key, Path]])
     _known: dict[tuple[Key, Path], str] = field(default_factory=dict[tuple[Key, Path], str])
     _made: dict[tuple[object, ...], str] = field(default_factory=dict[tuple[object, ...], str])
 
@@ -81,8 +84,19 @@ class Puller:
                 continue
             if not self._is_known(key):
                 self._known[key, self.path] = self._make(key)
+                if any((k, self.path) in self._here for k in self._needs(key)):
+                    self._here.add((key, self.path))
             stack.pop()
         return self._name(first)
+
+    def enter(self, path: Path, guards: tuple[Guard, ...]) -> None:
+        """Values are now pulled for another root; those that only its guards made equal are forgotten."""
+        if guards != self.guards:
+            for known in self._here:
+                self._known.pop(known, None)
+                self._made.pop(known, None)
+            self._here.clear()
+        self.path, self.guards = path, guards
 
     def test(self, guards: tuple[Guard, ...]) -> str:
         """The name of the test that all guards hold."""
@@ -285,6 +299,12 @@ class Puller:
     def _result(self, key: Key) -> str:
         """The result of a reduction, at an index where it is made."""
         found = self.finished.get(key)
+        if found is None:  # another form, perhaps, that is equal wherever the root for which values are pulled runs
+            wanted = assume_all(key[1], self.guards)
+            alike = (k for k in self.finished if k[0] == key[0] and assume_all(k[1], self.guards) == wanted)
+            self._here.add((key, self.path))
+            key = next(alike, key)
+            found = self.finished.get(key)
         if found is None:
             made = [print_index(k[1]) for k in self.finished if k[0] == key[0]]
             where = f"it is made at {made[0]}" if made else "it is not made yet"

@@ -1,14 +1,14 @@
 """Pairing of orbits: where iterations swap elements (a flip, a transpose in place), one of them does the work of all.
 
 Stores of one tensor's shape that read it through maps of its own index, x[n-1-i] or x[j, i], form orbits under these
-maps: few elements each, and no load of one orbit meets a store of another. The iteration at one element of an orbit (the
-smallest or the largest in row-major order) computes the values of all of its elements, then stores them. Whether races
-are gone then is asked again, so a wrong guess here costs nothing but its try.
+maps: few elements each, and no load of one orbit meets a store of another. The iteration at one element of an orbit
+(the smallest or the largest in row-major order) computes the values of all of its elements, then stores them. Whether
+races are gone then is asked again, so a wrong guess here costs nothing but its try.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import cast
@@ -110,7 +110,7 @@ def _through(graph: Graph, tensor: NodeId, index: Index, forms: object) -> Index
 
 
 def _closed(shape: tuple[int, ...], maps: Sequence[Index]) -> tuple[Index, ...]:
-    """All that maps lead to one after the other, without the identity; none where that is much, or does not lead back."""
+    """All that maps lead to, without the identity; none where that is much, or does not lead back."""
     same = loop_vars(shape)
     found: dict[Index, None] = {same: None}
     todo = [same]

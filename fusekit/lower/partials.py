@@ -19,12 +19,12 @@ from fusekit.index import Form, Var
 from fusekit.lower.names import Names
 from fusekit.lower.program import (
     Accumulate,
+    Buffer,
     For,
     If,
     Init,
     Load,
     Program,
-    Scratch,
     Statement,
     Store,
     TileLoad,
@@ -78,7 +78,7 @@ class _Parts:
         self.count, self.width = whole.count or 1, whole.dtype.width
         self.name = names.fresh(f"{whole.name}_here")
         self.init = replace(whole, name=self.name)
-        self.scratch = Scratch(names.fresh(f"{whole.name}_parts"), loop.var.extent * self.count * self.width)
+        self.scratch = Buffer(names.fresh(f"{whole.name}_parts"), loop.var.extent * self.count * self.width)
 
     def store(self) -> Iterator[Statement]:
         """At the end of an iteration."""

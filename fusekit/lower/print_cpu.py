@@ -16,6 +16,7 @@ from fusekit.lower.printing import Printer, Source, cases_text, clamped, import_
 from fusekit.lower.program import (
     Accumulate,
     Assign,
+    Buffer,
     Combine,
     Deliver,
     Finish,
@@ -39,7 +40,8 @@ from fusekit.lower.program import (
 from fusekit.ops import functions
 
 FOLDS = ("sum_any", "prod_any", "max_any", "min_any", "is_first_max", "is_first_min")
-RESERVED = frozenset({"np", "math", "prange", "snapshot", "release", "hold", "deliver", "where", *FOLDS, *functions()})
+_MEMORY = ("snapshot", "scratch", "release", "hold", "deliver")
+RESERVED = frozenset({"np", "math", "prange", "where", *_MEMORY, *FOLDS, *functions()})
 
 
 def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = ()) -> Source:
@@ -52,6 +54,8 @@ def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = 
     kept = [s for s in program.body if isinstance(s, Snapshot)]
     for snapshot in kept:
         printer.put(f"release({snapshot.name}, {snapshot.first})")
+    for room in (s for s in program.body if isinstance(s, Buffer)):
+        printer.put(f"release({room.name}, 0)")
     if any(isinstance(s, Stop) for s in program.body):
         printer.put("return np.int64(0)")
     if not program.body:
@@ -98,6 +102,9 @@ class _Printer(Printer):
                 self.memory.add("deliver")
                 for one in holds:
                     self.put(f"deliver({one.memory}, {one.name}, {one.first}, {one.last})")
+            case Buffer(name, size):
+                self.memory |= {"scratch", "release"}
+                self.put(f"{name} = scratch({size})")
             case If(cases, body):
                 self.put(f"if {cases_text(cases)}:")
                 self.nested(body)
@@ -134,7 +141,7 @@ class _Printer(Printer):
     def loop(self, loop: For) -> None:
         n, name = str(loop.var.extent), loop.var.name
         if loop.stop is not None:
-            n = f"min({n}, {self.form(loop.stop)})"
+            n = f"min({n}, {self.form(loop.stop)})" if loop.stop.terms else str(min(loop.var.extent, loop.stop.const))
         if loop.parallel:
             self.parallel = True
             self.put(f"for k{name[1:]} in prange({n}):")

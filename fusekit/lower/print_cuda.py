@@ -26,6 +26,7 @@ from fusekit.lower.printing import Source, cases_text, import_from, source_of
 from fusekit.lower.program import (
     Accumulate,
     Assign,
+    Buffer,
     Combine,
     Deliver,
     Finish,
@@ -219,6 +220,8 @@ class CudaPrinter(AccessPrinter):
                     self.put(text)
             case Snapshot(name, memory):
                 self.put(f"# {name}: {memory} as it was before this kernel")
+            case Buffer():
+                raise TypeError("a GPU's blocks put their parts together by Combine")
             case Stop(name):
                 self.put(f"if {name}:")
                 self.put("    stop()  # as eager asserts; look-ups below are kept in bounds")

@@ -145,7 +145,7 @@ def _starts(program: Program, combines: Sequence[Combine]) -> list[int]:
 
 
 def _room_of(holds: Sequence[Hold]) -> list[int]:
-    """Where each has its bytes in scratch memory, as far from a multiple of 16 as at home; the last number is the end."""
+    """Where each has its bytes in scratch memory, as far from a multiple of 16 as at home; then the end."""
     starts = [0]
     for hold in holds:
         starts.append(starts[-1] + _padded(hold.size + WIDEST))

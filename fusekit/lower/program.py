@@ -210,7 +210,7 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class Buffer:
     """``name`` is memory of the kernel's own, ``size`` bytes, given back at its end (on a CPU only)."""
 
     name: str
@@ -378,8 +378,8 @@ class Sync:
 
 
 Statement = (
-    Load | Assign | Test | Store | Snapshot | If | For | Stop
-    | Init | Accumulate | Combine | Finish | Sync | Scratch | Tile | TileStore | TileLoad
+    Load | Assign | Test | Store | Snapshot | Hold | Deliver | If | For | Stop
+    | Init | Accumulate | Combine | Finish | Sync | Buffer | Tile | TileStore | TileLoad
 )  # fmt: skip
 
 

@@ -11,14 +11,14 @@ from fusekit.lower.hazards import Protected, protect
 from fusekit.lower.orbits import orbits_of
 from fusekit.lower.refuse import CannotLower
 from fusekit.memory import Race, Refused
-from fusekit.memory.access import LAUNCH, PAIRING, SNAPSHOT
+from fusekit.memory.access import LAST_BLOCK, LAUNCH, NONE_NEEDED, PAIRING, SNAPSHOT
 from fusekit.schedule.plan import STORE
 
 
 def safest(segment: Segment, make: Callable[[Segment], Nest], ordered: bool) -> Protected:
     """The cheapest by further launches, then by bytes moved. Raises CannotLower, as ``make`` does for the segment."""
     plain = protect(make(segment), ordered)
-    if not plain.snapshots:
+    if not (plain.snapshots or plain.later):
         return plain
     orbits = orbits_of(segment.graph, segment.roots)
     why = orbits if isinstance(orbits, str) else "the schedule cannot run it"
@@ -26,12 +26,26 @@ def safest(segment: Segment, make: Callable[[Segment], Nest], ordered: bool) -> 
         with suppress(CannotLower):
             paired = protect(make(replace(segment, orbits=orbits)), ordered)
             if paired.cost < plain.cost:
-                return paired
+                return _paired(paired, plain)
             why = "other loads need a snapshot all the same"
     stores = [op for op in segment.roots if segment.graph.op(op).target == STORE]
     launch = "one store is one launch" if len(stores) == 1 else "its stores hold values of one moment"
     more = (Refused(PAIRING, why), Refused(LAUNCH, launch))
     return replace(plain, races=tuple(_also(one, more) for one in plain.races))
+
+
+def _paired(paired: Protected, plain: Protected) -> Protected:
+    """Where a snapshot was needed, pairing is what makes iterations not meet."""
+    costly = [race for race in plain.races if race.remedy in (SNAPSHOT, LAST_BLOCK)]
+    saved = {race.load.block for race in costly}
+    launches, size = plain.cost
+    dear = Refused(SNAPSHOT if launches else LAST_BLOCK, f"{'one more launch, and ' if launches else ''}{size:,} bytes")
+    said = (*(one for one in costly[0].considered if one.remedy != dear.remedy), dear)
+    races = (
+        replace(one, remedy=PAIRING, considered=said) if one.load.block in saved and one.remedy == NONE_NEEDED else one
+        for one in paired.races
+    )
+    return replace(paired, races=tuple(races))
 
 
 def _also(one: Race, more: tuple[Refused, ...]) -> Race:

@@ -12,6 +12,7 @@ from fusekit.lower.program import (
     Apply,
     Assign,
     Bits,
+    Buffer,
     Combine,
     Convert,
     Deliver,
@@ -98,7 +99,7 @@ def reads(statement: Statement) -> Iterator[str]:
             yield from names_in(form)
         case Finish(of=name) | Stop(name=name):
             yield name
-        case Init() | Snapshot() | Hold() | Deliver() | Sync() | Tile():
+        case Init() | Snapshot() | Hold() | Deliver() | Buffer() | Sync() | Tile():
             pass
         case _:
             assert_never(statement)

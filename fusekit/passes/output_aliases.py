@@ -12,7 +12,7 @@ after, for ``y = (x + 1).view(-1)``::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fusekit.ids import NodeId
@@ -35,9 +35,9 @@ class OutputAliases:
 
     def __call__(self, graph: Graph) -> PassResult:
         work = _Aliases(graph, Rewriter(graph, self.name))
-        work.note_views()
         for stores in _last_stores(graph).values():
             work.block(stores)
+        work.note_views()
         work.rewriter.draft.sweep()
         return work.rewriter.draft.finish(self.ensures)
 
@@ -57,20 +57,21 @@ class _Aliases:
 
     graph: Graph
     rewriter: Rewriter
+    stored: set[NodeId] = field(default_factory=set[NodeId])  # places that had a store
 
     def note_views(self) -> None:
-        """Outputs that are views of memory which nothing in the program stores as a whole: arguments and results of
-        library calls."""
+        """Outputs that are views and never had a store of their own."""
         for tensor in dict.fromkeys(self.graph.outputs()):
             *_, base = self._up(tensor)
             block = self.graph.block_of(tensor)
-            assert block is not None
-            kind = self.graph.block(block).kind
-            if base != tensor and kind != "fresh":
-                self.rewriter.draft.note((tensor,), Reason.of("view-of-argument", base=base), (base,))
+            if base == tensor or tensor in self.stored or block is None:
+                continue
+            name = "stored-in-base" if self.graph.block(block).kind == "fresh" else "view-of-argument"
+            self.rewriter.draft.note((tensor,), Reason.of(name, base=base), (base,))
 
     def block(self, stores: list[NodeId]) -> None:
         """All stores of the program's end to one block that it makes."""
+        self.stored.update(map(self._place, stores))
         found = [self._base(store) for store in stores]
         kept: list[_Base] = []
         for base in sorted(found, key=lambda b: self._rank(b.place)):

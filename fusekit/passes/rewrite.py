@@ -78,7 +78,7 @@ class Rewriter:
         return tensor
 
     def turn(self, old: Value, new: Value) -> None:
-        """The op of ``old``, which nothing needs any more as it is, makes ``new`` instead: it keeps its id and place."""
+        """The op of ``old``, which nothing needs any more, makes ``new`` instead: it keeps its id and its place."""
         node = self._tensor[old.number]
         op = self.graph.producer(node)
         for k, operand in enumerate(new.operands):

@@ -15,10 +15,12 @@ from fusekit.ids import NodeId
 from fusekit.ir import SEGMENTED, UNSEGMENTED, Graph, Invariant, PassResult
 from fusekit.passes.segments.decided import check_apart, put_in_order, put_together
 from fusekit.passes.segments.merge import Limits, Merger
+from fusekit.passes.segments.stored import cost, crossing, stored, with_cuts, with_loops
 from fusekit.passes.segments.units import units_of
 from fusekit.passes.segments.write import write
 
 Roots = tuple[NodeId, ...]
+ROUNDS = 4  # of storing what crosses
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,22 @@ class SegmentOps:
     order: tuple[Roots, ...] = ()
 
     def __call__(self, graph: Graph) -> PassResult:
-        merger = self._merged(graph)
-        draft = graph.draft(self.name)
-        rows = write(graph, draft, merger)
+        merger = self._stored_once(self._merged(with_loops(with_cuts(graph, self.cuts))))
+        draft = merger.graph.draft(self.name)
+        rows = write(merger.graph, draft, merger)
         return replace(draft.finish(self.ensures), merges=rows)
+
+    def _stored_once(self, merger: Merger) -> Merger:
+        """With values that cross from kernel to kernel in memory, while that moves fewer bytes in all."""
+        for _ in range(ROUNDS):
+            reads = crossing(merger, self.again)
+            if not reads:
+                break
+            other = self._merged(stored(merger.graph, reads, "it is stored once for later kernels"))
+            if self.again and cost(other) >= cost(merger):
+                break
+            merger = other
+        return merger
 
     def _merged(self, graph: Graph) -> Merger:
         apart = tuple(map(frozenset[NodeId], self.apart))

@@ -130,7 +130,8 @@ class Run:
         if len(found) != len(results):
             raise LayoutMismatch(f"{op} {payload.target} gave {len(found)} tensors, recorded were {len(results)}")
         for tensor, node in zip(found, results, strict=True):
-            settle(self.memory, self._place(node), tensor, f"{op} {payload.target}")
+            if self.graph.users(node):  # what nobody reads may be whatever it is
+                settle(self.memory, self._place(node), tensor, f"{op} {payload.target}")
 
 
 def _window(run: Run, op: NodeId, payload: Op) -> torch.Tensor:

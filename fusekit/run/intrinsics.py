@@ -105,6 +105,17 @@ def snapshot(context: Any, memory: Any, first: Any, last: Any) -> Any:
 
 
 @intrinsic
+def scratch(context: Any, size: Any) -> Any:
+    """The address of ``size`` bytes, to be released from byte 0."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kept = builder.call(_libc(builder, I8.as_pointer(), "malloc", [I64]), args)
+        return builder.ptrtoint(kept, I64)
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
 def release(context: Any, kept: Any, first: Any) -> Any:
     """Gives back a snapshot that starts at byte ``first``."""
 
@@ -232,7 +243,14 @@ def _deliver(memory: int, held: int, first: int, last: int) -> None:
     del _KEPT[held + first]
 
 
-PLAIN.update(snapshot=_snapshot, release=_release, hold=_hold, deliver=_deliver, where=_where)
+def _scratch(size: int) -> int:
+    buffer = ctypes.create_string_buffer(size)
+    address = ctypes.addressof(buffer)
+    _KEPT[address] = buffer
+    return address
+
+
+PLAIN.update(snapshot=_snapshot, release=_release, scratch=_scratch, hold=_hold, deliver=_deliver, where=_where)
 
 for _name in SCALARS:
     globals()[f"load_{_name}"] = _make_load(_name)

@@ -73,11 +73,16 @@ class Plan:
 
 
 def execute(
-    plan: Plan, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar] = (), leaves: Leaves = ()
+    plan: Plan,
+    tensors: Sequence[torch.Tensor],
+    numbers: Sequence[Scalar] = (),
+    leaves: Leaves = (),
+    odd: Callable[[], None] | None = None,
 ) -> list[object]:
     """Run a plan on the actual tensors of ``fk.input``; they are mutated as eager would. Returns the output leaves.
 
-    ``numbers``: all parameters of the graph. Raises LayoutMismatch where a library call does not answer as recorded.
+    ``numbers``: all parameters of the graph. ``odd`` is called where a library call gave other strides than recorded,
+    so that its result was copied. Raises LayoutMismatch where no copy makes up for what it gave.
     """
     if plan.direct is not None:
         return plan.direct(tensors, numbers, leaves)
@@ -88,6 +93,8 @@ def execute(
     except BaseException:
         bump(plan.ending.written, memory)  # what stands in front of the failed op was done, as in eager
         raise
+    if memory.odd and odd is not None:
+        odd()
     return finish(plan.ending, memory, leaves)
 
 
@@ -183,6 +190,7 @@ class _Maker:
         call = caller(self.graph.op(op))
         operands = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.operands(op))
         results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
+        read = [bool(self.graph.users(t)) for t in self.graph.results(op)]  # the rest may be whatever it is
         payload = self.graph.op(op)
         what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
@@ -193,8 +201,9 @@ class _Maker:
                 raise LayoutMismatch(
                     f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
                 )
-            for place, tensor in zip(results, found, strict=True):
-                settle(memory, place, tensor, what)
+            for place, tensor, is_read in zip(results, found, read, strict=True):
+                if is_read:
+                    settle(memory, place, tensor, what)
 
         return run
 

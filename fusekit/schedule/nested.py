@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fusekit.domains import reductions
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
-from fusekit.schedule.base import Target, looked
-from fusekit.schedule.look import folds_alike, larger_root, look
+from fusekit.schedule.base import Target, looked, split_order, start
+from fusekit.schedule.look import Look, folds_alike, larger_root, look
 from fusekit.schedule.persistent import Persistent
 from fusekit.schedule.record import Schedule
-from fusekit.schedule.reduction import is_inner
+from fusekit.schedule.reduction import cpu_parts, is_inner
 from fusekit.why import Reason
 
 
@@ -21,7 +21,7 @@ class Nested:
     """The rows run as in ``rows``; what folds over them is put together by the last block."""
 
     name: ClassVar[str] = "nested"
-    rows: Persistent = Persistent(blocks=4096)
+    rows: Persistent = field(default_factory=lambda: Persistent(blocks=4096))
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
         if not (found := reductions(graph, segment)):
@@ -35,4 +35,10 @@ class Nested:
 
     def schedule(self, graph: Graph, segment: NodeId, target: Target) -> Schedule:
         seen = looked(look(graph, segment))
-        return Schedule() if target == "cpu" else self.rows.inner(seen)
+        return cpu_nested(seen) if target == "cpu" else self.rows.inner(seen)
+
+
+def cpu_nested(seen: Look) -> Schedule:
+    """Parts of the rows on blocks."""
+    kept, folded = split_order(seen)
+    return cpu_parts(start(seen, [*seen.groups(kept), *seen.groups(folded)]), 0)

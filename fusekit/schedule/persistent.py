@@ -84,7 +84,9 @@ class Persistent:
         at = 1 if kept else 0
         chain = chain.split_aligned(at, n, 0, columns) if aligned else chain.split(at, n)
         chain.split(at, threads)
-        inside, placements = (U, Placements()) if fits else (S, Placements(persist=()))
+        inside, placements = ([U], Placements()) if fits else ([S, U], Placements(persist=()))
+        if not fits:
+            chain.split(at, self.unroll)
         types, count = [B] * at, 128 // threads
         if threads <= 32 and at and count > 1:
             chain.split(0, count)
@@ -92,12 +94,13 @@ class Persistent:
         if self.blocks and at and chain.extents[0] > self.blocks:
             chain.split(0, ceil_div(chain.extents[0], self.blocks))
             types.insert(1, S)
-        return chain.done(*types, inside, T, V, placements=placements)
+        return chain.done(*types, *inside, T, V, placements=placements)
 
     def _shared(self, seen: Look, kept: tuple[int, ...], folded: tuple[int, ...]) -> Schedule:
         """Blocks that wait for one another share a row."""
         n, at = seen.lanes(seen.groups(folded)[-1]), 1 if kept else 0
-        chain = start(seen, [g for g in (kept, folded) if g]).split(at, n).split(at, self.threads).split(at, self.unroll)
+        chain = start(seen, [g for g in (kept, folded) if g])
+        chain.split(at, n).split(at, self.threads).split(at, self.unroll)
         chain.split(at, ceil_div(chain.extents[at], self.together // max(seen.extent(kept), 1)))
         return chain.done(*[BY] * at, B, S, U, T, V, placements=Placements(persist=()))
 
@@ -121,8 +124,8 @@ class Persistent:
 
     def _outer(self, seen: Look) -> Schedule:
         """Columns on threads and lanes; the rows of a column on the other thread axis, and in an unrolled loop where
-        they fit registers, else in a serial one around it. Where columns are few, blocks that wait for one another share
-        the rows."""
+        they fit registers, else in a serial one around it. Where columns are few, blocks that wait for one another
+        share the rows."""
         kept, folded = split_order(seen)
         n = seen.lanes(seen.groups(kept)[-1])
         across, down = column_threads(seen.extent(kept), n)

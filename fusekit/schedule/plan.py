@@ -105,7 +105,7 @@ def plan_roots(
         else:
             found[op] = _store(graph, op, reference, loops, anchored)
     whole = {op: replace(plan, needs=tuple(_needs(graph, op, found))) for op, plan in found.items()}
-    return {op: _outside_of_loops(graph, plan) if reference.reduced else plan for op, plan in whole.items()}
+    return {op: _outside_of_loops(graph, plan, whole) if reference.reduced else plan for op, plan in whole.items()}
 
 
 def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Space) -> Plan:
@@ -130,9 +130,11 @@ def _store(graph: Graph, op: NodeId, reference: Reference, loops: Space, anchore
     return Plan(op, value, found.index, _guards(found.index, guards, loops, shape))
 
 
-def _outside_of_loops(graph: Graph, plan: Plan) -> Plan:
-    """A store of one element that waits for no reduction stands in no loop, and is nobody's in particular."""
-    if plan.is_fold or plan.needs or graph.layout(graph.operands(plan.op)[1]).numel != 1:
+def _outside_of_loops(graph: Graph, plan: Plan, plans: Mapping[NodeId, Plan]) -> Plan:
+    """A store of one element stands in no loop and is nobody's in particular, unless it takes a result that is."""
+    if plan.is_fold or graph.layout(graph.operands(plan.op)[1]).numel != 1:
+        return plan
+    if any(free_of(plans[need].kept) for need in plan.needs):
         return plan
     return replace(plan, index=tuple(Form() for _ in plan.index), guards=())
 

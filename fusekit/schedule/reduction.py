@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from fusekit.domains import reductions
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.schedule.base import (
+    BLOCKS,
     BY,
+    SMALL,
     TOGETHER,
     TY,
     B,
+    Chain,
     S,
     T,
     Target,
@@ -28,11 +32,13 @@ from fusekit.schedule.base import (
 )
 from fusekit.schedule.look import Look, folds_alike, larger_root, look
 from fusekit.schedule.phases import reads_again
+from fusekit.schedule.plan import MOST_ACCUMULATORS
 from fusekit.schedule.pointwise import flat
 from fusekit.schedule.record import Schedule
 from fusekit.why import Reason
 
 COLUMNS = 512
+PARTS = 64  # of a fold of everything on a CPU, whatever threads there are: the result is the same on any machine
 GRID = 65536  # elements of a row from which several blocks share it
 FEW_ROWS = 512  # from which several blocks share a column
 
@@ -106,11 +112,27 @@ def cpu_rows(seen: Look) -> Schedule:
     outside = seen.groups(kept)
     chain = start(seen, [*outside, *seen.groups(folded)])
     if not folded or is_inner(seen) or seen.extent(outside[-1]) == 1:
-        return cpu_blocks(chain, len(outside))
+        is_all = folded and seen.extent(kept) == 1
+        return cpu_parts(chain, len(outside)) if is_all else cpu_blocks(chain, len(outside))
     last = len(outside) - 1
     chain.split(last, columns_of(chain.extents[last]))
     order = [k for k in range(len(chain.loop)) if k != last + 1]
-    return cpu_blocks(chain.reorder([*order, last + 1]), last + 1)
+    chain.reorder([*order, last + 1])
+    pieces = seen.extent(kept) // chain.extents[-1]
+    few = pieces < BLOCKS and seen.extent(kept) <= MOST_ACCUMULATORS
+    return cpu_parts(chain, last + 1) if few else cpu_blocks(chain, last + 1)
+
+
+def cpu_parts(chain: Chain, axis: int) -> Schedule:
+    """For a CPU: parts of one axis on blocks, outside of all else; each finds its own, and they are put together."""
+    total = prod(chain.extents)
+    if total < SMALL:
+        return chain.done(*[S] * len(chain.loop))
+    extent = chain.extents[axis]
+    parts = next((d for d in range(PARTS, PARTS // 2, -1) if extent % d == 0), PARTS)
+    chain.split(axis, ceil_div(extent, parts))
+    chain.reorder([axis, *(k for k in range(len(chain.loop)) if k != axis)])
+    return chain.done(B, *[S] * (len(chain.loop) - 1))
 
 
 def columns_of(extent: int) -> int:

@@ -1,13 +1,15 @@
 """Random programs against eager, as many as wanted: ``python -m fusekit.testing.fuzz --programs 20000 --runner plain``.
 
 Each program is called three times through one callable, its arguments sharing memory otherwise in the second call.
-What is done is kept in a file (``--resume``), so that a run goes on where it stopped. Exits with 1 on a mismatch.
+What is done is kept in a file (``--resume``), so that a run goes on where it stopped. Seeds that failed are tried
+again. Exits with 1 on a mismatch.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fusekit.progress import progress
-from fusekit.testing.fuzz_seed import Job, run_seed
+from fusekit.testing.fuzz_seed import WRONG, Job, run_seed
 from fusekit.testing.fuzz_state import Failure, State
 from fusekit.testing.runners import RUNNERS
 
@@ -39,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return prepare(range(options.first_seed, options.first_seed + options.programs), job)
     state = State.load(path, options.runner)
+    state.retry()
     left = state.left(options.first_seed, options.programs)
     bar = progress(None, f"fuzz {options.runner}", "program", total=len(left))
-    for seeds, counts, failures in _results(left, job, options.jobs):
+    for seeds, counts, failures in _results(left, job, options.jobs or os.cpu_count() or 1):
         state.add(seeds, counts, failures)
         state.save(path)
         bar.update(len(seeds))
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--runner", choices=RUNNERS, default="plain", help="what runs the kernels (plain)")
     parser.add_argument("--steps", type=int, default=12, help="lines of a program, at most (12)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1); 0 is one a core")
     parser.add_argument("--resume", metavar="FILE", help="what is done so far (out/fuzz-RUNNER.json)")
     parser.add_argument("--no-shrink", action="store_true", help="show failing programs as they are")
     parser.add_argument("--prepare", action="store_true", help="with --runner cuda: only make the PTX; needs no GPU")
@@ -124,7 +127,7 @@ def _alone(seed: int, job: Job) -> Result:
         except BrokenProcessPool:
             return (
                 [seed],
-                Counter({"programs": 1, "wrong": 1}),
+                Counter(WRONG),
                 [Failure(seed, "the process died", "", f"# seed {seed}")],
             )
 

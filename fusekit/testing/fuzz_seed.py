@@ -24,6 +24,7 @@ from fusekit.testing.stages import stages
 from fusekit.testing.trial import Trial, try_program
 
 SECONDS = 120  # that one program may take
+WRONG = {"programs": 1, "wrong": 1}  # all that a failure counts: its seed is tried again
 LARGE = {"numba": 4, "cuda": 3}  # every how many programs one has tensors past a block
 
 
@@ -50,21 +51,18 @@ def program_of(seed: int, job: Job) -> RandomProgram:
 def run_seed(seed: int, job: Job) -> tuple[Counter[str], Failure | None]:
     """What to count, and the failure where there is one."""
     runner = Runner(job.runner)
-    counts: Counter[str] = Counter({"programs": 1})
     try:
         program = program_of(seed, job)
-        counts += _looks(program)
         trial = _tried(program, runner, seed)
     except Exception as error:  # the fuzz goes on, whatever one program does to it
-        return counts + Counter({"wrong": 1}), Failure(seed, f"{type(error).__name__}: {error}", "", "")
-    counts += _outcome(trial)
+        return Counter(WRONG), Failure(seed, f"{type(error).__name__}: {error}", "", f"# seed {seed}")
     if trial.verdict != "wrong":
-        return counts, None
+        return Counter(programs=1) + _looks(program) + _outcome(trial), None
     if job.shrinks:
         program, trial = _shrunk(program, trial, runner, seed)
     calls = (0, 1) if trial.call else (0,)
     script = f"# seed {seed}\n{program.script(calls)}"
-    return counts, Failure(seed, trial.words, _stage(program, trial.call), script, program.accident)
+    return Counter(WRONG), Failure(seed, trial.words, _stage(program, trial.call), script, program.accident)
 
 
 def _tried(program: RandomProgram, runner: Runner, seed: int) -> Trial:

@@ -39,6 +39,13 @@ class State:
         self.counts.update(counts)
         self.failures += failures
 
+    def retry(self) -> None:
+        """Seeds that failed are not done."""
+        for failure in self.failures:
+            self.done.discard(failure.seed)
+            self.counts.subtract({"programs": 1, "wrong": 1})
+        self.failures.clear()
+
     def save(self, path: Path) -> None:
         """Whole or not at all."""
         data = {

@@ -17,6 +17,7 @@ from fusekit.lower import Kernel
 from fusekit.run import helpers
 from fusekit.run.compile import _execute, _shuffled
 
+ROOMS = ("snapshot", "hold", "scratch")  # helpers that give room: for bytes ``first`` to ``last``, or for so many
 MOST_ELEMENTS = 1 << 16  # larger tensors are looked at by their first and last byte
 
 
@@ -26,7 +27,7 @@ class OutOfBounds(AssertionError):
 
 @dataclass
 class _Memory:
-    """Addresses that may be read, and written; copies that the kernel made may be read whole."""
+    """Addresses that may be read, and written; room that the kernel made is its own."""
 
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
@@ -49,9 +50,9 @@ def guarded_kernel(kernel: Kernel, graph: Graph, shuffle: int | None = None) -> 
     memory = _Memory()
     names = helpers.plain() | {"prange": range}
     names |= {name: _watched(name, names[name], memory) for name in names if _width(name)}
-    names["snapshot"] = _watched_snapshot(names["snapshot"], memory)
+    names |= {name: _watched_room(names[name], memory) for name in ROOMS}
     space = _execute(kernel.source, f"<{kernel.name}>", names)
-    space.update((name, names[name]) for name in names if _width(name) or name == "snapshot")
+    space.update((name, names[name]) for name in names if _width(name) or name in ROOMS)
     if shuffle is not None:
         space["range"] = space["prange"] = _shuffled(random.Random(shuffle))
     function = space[kernel.name]
@@ -123,10 +124,11 @@ def _watched(name: str, access: Callable[..., Any], memory: _Memory) -> Callable
     return watched
 
 
-def _watched_snapshot(snapshot: Callable[[int, int, int], int], memory: _Memory) -> Callable[[int, int, int], int]:
-    def watched(base: int, first: int, last: int) -> int:
-        kept = snapshot(base, first, last)
-        memory.copies.append((kept + first, kept + last))
-        return kept
+def _watched_room(make: Callable[..., int], memory: _Memory) -> Callable[..., int]:
+    def watched(*args: int) -> int:
+        first, last = args[-2:] if len(args) > 1 else (0, args[0])
+        base = make(*args)
+        memory.copies.append((base + first, base + last))
+        return base
 
     return watched

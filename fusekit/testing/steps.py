@@ -210,7 +210,7 @@ def _in_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
             f"{name}.floor_divide_(2)",
         ]
     elif b.exact:
-        texts += [f"{name}.div_({other})", f"{name}.sqrt_()", f"{name}.floor_()", f"{name}.relu_()", f"{name}.sign_()"]
+        texts += [f"{name}.div_({other})", f"{name}.floor_()", f"{name}.relu_()", f"{name}.sign_()"]
     else:
         texts += [f"{name}.{f}_()" for f in ("exp", "sigmoid", "tanh", "sin", "relu")]
         texts += [f"{name}.div_(3)", f"{name}.mul_(0.3)"]
@@ -325,14 +325,14 @@ def _pure(b: Lines, name: str, t: torch.Tensor) -> str | None:
             f"{name}.sign()",
         ]
         texts += (
-            [f"{name}.nan_to_num()", f"{name}.floor()", f"{name} / {other}", f"{name}.sqrt()", f"torch.isnan({name})"]
+            [f"{name}.nan_to_num()", f"{name}.floor()", f"{name} / {other}", f"torch.isnan({name})"]
             if t.is_floating_point()
             else []
         )
     if not t.is_floating_point():
         texts += [f"{name} & 6", f"{name} // 2", f"{name} % 3", f"{name} >> 1", f"{name} | 1"]
     elif not b.exact:
-        texts += [f"{name}.{f}()" for f in ("exp", "sin", "sigmoid", "tanh", "erf", "cos")]
+        texts += [f"{name}.{f}()" for f in ("exp", "sin", "sigmoid", "tanh", "erf", "cos", "sqrt")]
         texts += [f"torch.nn.functional.{f}({name})" for f in ("silu", "gelu", "softplus")]
         texts += [f"{name} / 3", f"{name} / {other}", f"{name}.clamp(0.1, 4).log()", f"{name}.clamp(0.1, 4).rsqrt()"]
         texts += [f"torch.lerp({name}, {other}, 0.25)", f"torch.addcmul({name}, {other}, {other})"] if is_tensor else []

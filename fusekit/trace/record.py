@@ -26,6 +26,7 @@ from fusekit.trace.ambient import ambient
 from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
 from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
+from fusekit.trace.foreign import Seen, Unobserved
 from fusekit.trace.graph_of import PLAIN, graph_of
 from fusekit.trace.nested import flat_outputs
 from fusekit.trace.origin import line_of, user_origin
@@ -40,10 +41,13 @@ _FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 Leaves = Sequence[tuple[str, Any]]  # (path, value) of the flattened (args, kwargs)
 
 
-def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Recording:
+def record(
+    fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, seen: Seen | None = None
+) -> Recording:
     """The program that ``fn(*args, **kwargs)`` runs.
 
-    Raises what eager raises for these arguments, or UnsupportedError with the user's line where eager would succeed
+    ``seen``: what a watched run of it saw of foreign ops. With it (may be empty), Unobserved is raised where the
+    function fails after a foreign op that was not seen. Raises what eager raises for these arguments, or UnsupportedError with the user's line where eager would succeed
     and no recording can stand for the function.
     """
     args, kwargs = tuple(args), dict(kwargs or {})
@@ -56,7 +60,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     for path, leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             reach.watch_tensor(leaf, f"argument {path}")
-    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__)
+    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__, seen or ())
     names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
@@ -65,7 +69,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
             recorder.object_ref(leaf, f"leaf:{position}")
     arguments = set(recorder.swapped)
     generators = [leaf for _, leaf in leaves if isinstance(leaf, torch.Generator)]
-    out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators)
+    out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators, is_guess=seen is not None)
     names_read = code_names(watcher.codes)
     guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
     _refuse_attributes(leaves, names_read, line_of(fn))
@@ -96,6 +100,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
         tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
         codes=frozenset(watcher.codes),
         is_wide=watcher.is_wide,
+        foreign=tuple(recorder.foreign),
     )
 
 
@@ -109,6 +114,7 @@ def _run(
     recorder: Recorder,
     reach: Reach,
     generators: list[torch.Generator],
+    is_guess: bool,
 ) -> tuple[Any, Swap, Watcher]:
     states, swap, watcher = RandomStates([*generators, *reach.generators]), Swap(recorder), Watcher()
     watcher.is_paused = lambda: recorder.is_asking
@@ -128,6 +134,8 @@ def _run(
         fix = "pass its result as an argument"
         raise UnsupportedError(f"{call}(), whose answer a recording would freeze,", line, fix)
     if failed is not None:
+        if is_guess and tuple(recorder.foreign) != recorder.seen[: len(recorder.foreign)]:
+            raise Unobserved from failed
         raise _translated(failed)
     if changes:
         fix = "return the new values instead; everything was put back"

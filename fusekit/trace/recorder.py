@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
-from fusekit.trace import eager_rules, refusals
+from fusekit.trace import eager_rules, foreign, refusals
 from fusekit.trace.conjugates import Conjugates
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.oracle import Verdict, ask_eager, is_filling, may_raise, strides_of
@@ -42,9 +42,11 @@ _NOWHERE = 1 << 60  # addresses from here on are of no memory
 class Recorder(TorchDispatchMode):
     """Writes calls down; also keeps the memo between the caller's real tensors and their fakes."""
 
-    def __init__(self, fakes: FakeTensorMode, stop: CodeType):
+    def __init__(self, fakes: FakeTensorMode, stop: CodeType, seen: foreign.Seen = ()):
         super().__init__()
         self.fakes, self.stop = fakes, stop
+        self.seen = seen  # foreign calls of a watched run
+        self.foreign: list[tuple[str, tuple[foreign.Layout, ...]]] = []  # foreign calls of this one
         self.calls: list[Call] = []
         self.first: dict[int, Place] = {}
         self.constants: list[tuple[torch.Tensor, int]] = []  # (private copy, object)
@@ -236,6 +238,8 @@ class Recorder(TorchDispatchMode):
         written = list(tensors_in(operands(func, args, kwargs)[0]))
         before = [self.place(t) for t in written]
         out = self._restrided(func, args, kwargs, self.run(func, args, kwargs))
+        if foreign.is_foreign(func):
+            out = self._as_seen(func, out)
         out = destinations_for(func, out, written)
         results = defined_results(func, list(tensors_in(out)))
         self._check_results(func, results, written)
@@ -273,6 +277,15 @@ class Recorder(TorchDispatchMode):
             if id(t) not in given and tuple(t.shape) == shape and t.stride() != strides
         }
         return mapped(out, lambda t: right.get(id(t), t)) if right else out
+
+    def _as_seen(self, func: OpOverload, out: Any) -> Any:
+        """A foreign call's results with the layouts that were seen in eager, where there was such a call."""
+        number = len(self.foreign)
+        if number < len(self.seen) and self.seen[number][0] == str(func):
+            if all(result.alias_info is None for result in func._schema.returns):
+                out = foreign.restated(out, self.seen[number][1])
+        self.foreign.append((str(func), tuple(map(foreign.layout_of, tensors_in(out)))))
+        return out
 
     def _lower(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import TreeSpec
 
 from fusekit.ir import Graph, Number
+from fusekit.trace.foreign import Seen
 from fusekit.trace.program import Call, Program
 from fusekit.trace.reach import MISSING, Entry
 from fusekit.trace.swap import TorchCall
@@ -90,6 +91,7 @@ class Recording:
     parameters: tuple[int, ...] = ()
     sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter
     codes: frozenset[CodeType] = field(default=frozenset(), repr=False)  # what ran, whose reads ``guards`` know
+    foreign: Seen = ()  # foreign calls, with the layouts of their results that the program assumes
     is_wide: bool = False  # names were made at run time: the guards are of all that the function reaches
 
     def tensors(self, leaves: Sequence[Any], read: Callable[[Entry], Any] = Entry.read) -> list[Any]:

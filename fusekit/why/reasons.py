@@ -38,6 +38,8 @@ SENTENCES: dict[str, str] = {
     "only-views": "only a view: nothing to compute",
     "dropped-dead": "nothing observes it",
     "number-is-parameter": "{name} differs from call to call: a kernel parameter",
+    "is-computed": "no view: {op} makes it",
+    "allocated": "its bytes lie as {chain} of its dimensions",
     # output-aliases
     "view-of-argument": "a view of {base}: nothing is computed, and the view is made after the launches",
     "stored-in-base": "only a view of {base}, which is stored; the view is made after the launches",
@@ -53,6 +55,15 @@ SENTENCES: dict[str, str] = {
     "reshape-sunk": "computed and stored over {shape}, the space in front of the reshape: the reshape is only a view now",
     "needed-in-its-shape": "{op} needs it in the reshaped form, {shape}",
     "sink-divides": "{operand} would need divisions in its index over {shape}",
+    # forward
+    "forwarded": "{ops} trivial ops travel into {consumers} consumers: {again} bytes to read, stored once {stored}",
+    "may-not-travel": "a {kind} does not travel into consumers",
+    "would-repeat": "{op} would be computed for every repetition along an expanded axis",
+    "written-later": "{place} is written later: what reads it stays in front of that",
+    "is-stored": "{place} holds it anyway",
+    "taken-from-memory": "{op}, a library call, takes it from memory",
+    "cheaper-stored": "computed by each consumer it would move {again} bytes, stored once {stored}",
+    "forward-undone": "stored once after all: {because}",
     # segment
     "one-kernel": "one kernel over {space}: {because}",
     "single-store": "nothing else is stored along with it",
@@ -60,8 +71,8 @@ SENTENCES: dict[str, str] = {
     "shares-memory": "one store overwrites what the other's value reads",
     "shares-values": "the stores share values or loads",
     "same-space": "the stores run over one iteration space",
-    "space-differs": "the spaces {first} and {second} differ and no byte is shared: one kernel would save only a launch; "
-    "one shape, or a tensor that both read, would join them",
+    "space-differs": "the spaces {first} and {second} differ and no byte is shared: one kernel would save only a "
+    "launch; one shape, or a tensor that both read, would join them",
     "reductions-differ": "one reduces the dimensions {first}, the other {second}, and no byte is shared: one kernel "
     "would save only a launch; reducing the same dimensions, or a tensor that both read, would join them",
     "too-large": "one kernel of both would hold {values} ops, over {limit}; SegmentOps({option}={values}) allows it",
@@ -73,8 +84,7 @@ SENTENCES: dict[str, str] = {
     "kept-apart": "what_if(split=...) keeps them apart",
     "put-together": "what_if(merge=...) puts them together",
     "asked-order": "what_if(order=...) launches {first} before {then}",
-    "stored-once": "it is stored once and read by later kernels: {saved} bytes fewer than to compute it again",
-    "asked-cut": "what_if(split=...) puts a boundary after it",
+    "stored-once": "{because}",
     "cannot-lower": "no kernel: {because}",
     "cannot-nest": "no nest of loops holds both: {because}",
     "one-element": "one element more, in a kernel that runs anyway",

@@ -55,6 +55,9 @@ def see(
     assert s.kernels == kernels if forced else s.kernels <= kernels, s
     assert s.copies <= copies and s.extern_calls == calls, s
     assert alias is None or s.alias_segments == alias, s
+    assert s.bytes_moved >= s.bytes_least, s
+    gpu = fk.explore(fn, *args, options=fk.Options(backend="cuda")).summary()
+    assert gpu.extern_calls == calls and gpu.kernels + gpu.copies <= s.kernels + s.copies + 1, gpu
     mine, _ = clone_arguments(args, {})
     outs = x.run(*mine)
     return Seen(x, tuple(t for t in tree_leaves(mine) if isinstance(t, torch.Tensor)), tuple(tree_leaves(outs)))

@@ -121,7 +121,7 @@ def test_b063_the_last_view_of_a_group_norm_is_free() -> None:
 
 
 def test_b063_with_weight_and_bias_too() -> None:
-    """Upstream cuts here: the affine needs the view. The view sinks below it instead."""
+    """For upstream the affine needs the view, and it cuts in front of it. Here the view sinks below the affine."""
 
     def f(x, weight, bias):
         split = x.view(2, 8, 4, 5, 7)
@@ -135,7 +135,7 @@ def test_b063_with_weight_and_bias_too() -> None:
 
 
 def test_b064_a_number_written_and_read_everywhere() -> None:
-    """Upstream read it before and after the write (#2664)."""
+    """Upstream raced here (#2664)."""
 
     def f(x, s):
         s.add_(1)

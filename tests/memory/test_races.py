@@ -8,7 +8,7 @@ import pytest
 from fusekit.index import Form, Var
 from fusekit.ir import Guard
 from fusekit.memory import Access, Race, Unless, Verdict, race, remedies
-from fusekit.memory.access import BACKWARD, BARRIER, BEFORE_INNER, BEFORE_LOOP, FORWARD, LAST_BLOCK, PAIRING, SNAPSHOT
+from fusekit.memory.access import BACKWARD, BEFORE_INNER, BEFORE_LOOP, FORWARD, SNAPSHOT
 
 
 def var(name, extent):
@@ -79,7 +79,7 @@ def conflicts(load, store, loop, parameters):
     return found
 
 
-def check(verdict, load, store, loop, parameters):
+def check(verdict, load, store, loop, parameters, threads=frozenset()):
     pairs = conflicts(load, store, loop, parameters)
     across = {(x, y) for x, y in pairs if x != y}
     if verdict is None or verdict.verdict is Verdict.NEVER:
@@ -96,10 +96,12 @@ def check(verdict, load, store, loop, parameters):
     assert across
     assert verdict.forward == all(x < y for x, y in across)
     assert verdict.backward == all(x > y for x, y in across)
-    if verdict.untried == BARRIER:
-        assert all(x[0] == y[0] for x, y in across)
-    if verdict.untried == PAIRING:
-        assert {(y, x) for x, y in across} == across
+    outside = [k for k, v in enumerate(loop) if v not in threads]
+    if threads:
+        assert verdict.together == all(x[k] == y[k] for x, y in across for k in outside if k < len(x))
+    assert not verdict.mutual or {(y, x) for x, y in across} == across
+    if not (verdict.forward or verdict.backward):
+        assert verdict.mutual == ({(y, x) for x, y in across} == across)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -114,6 +116,17 @@ def test_every_verdict_is_that_of_all_iterations(seed):
         check(race(load, store, loop), load, store, loop, parameters)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_who_meets_inside_one_block(seed):
+    rng = random.Random(1000 + seed)
+    for _ in range(60):
+        loop = tuple(Var(f"i{k}", rng.randint(1, 4)) for k in range(rng.randint(1, 3)))
+        threads = frozenset(v for v in loop if rng.random() < 0.6)
+        store = random_access(rng, loop, (), len(loop))
+        load = random_access(rng, loop, (), len(loop), store)
+        check(race(load, store, loop, threads=threads), load, store, loop, (), threads)
+
+
 ROWS, COLUMNS = Var("i0", 8), Var("i1", 8)
 i, j = Form.of(ROWS), Form.of(COLUMNS)
 
@@ -123,24 +136,24 @@ def access(address, guards=(), depth=99):
 
 
 @pytest.mark.parametrize(
-    ("load", "store", "verdict", "remedy", "untried"),
+    ("load", "store", "verdict", "remedy", "mutual"),
     [
-        (i * 4, i * 4, Verdict.SAME_ITERATION, "none needed", ""),
-        (i * 8, i * 8 + 4, Verdict.NEVER, "none needed", ""),
-        (i * 4, i * 4 + 4, Verdict.ACROSS, BACKWARD, ""),
-        (i * 4 + 4, i * 4, Verdict.ACROSS, FORWARD, ""),
-        (i * -4 + 28, i * 4, Verdict.ACROSS, SNAPSHOT, PAIRING),
-        (i * 32 + j * 4, i * 4 + j * 32, Verdict.ACROSS, SNAPSHOT, PAIRING),
-        (i * 32 + j * -4 + 28, i * 32 + j * 4, Verdict.ACROSS, SNAPSHOT, PAIRING),
-        (j * 4 + 32, i * 32 + j * 4, Verdict.ACROSS, SNAPSHOT, LAST_BLOCK),
+        (i * 4, i * 4, Verdict.SAME_ITERATION, "none needed", False),
+        (i * 8, i * 8 + 4, Verdict.NEVER, "none needed", False),
+        (i * 4, i * 4 + 4, Verdict.ACROSS, BACKWARD, False),
+        (i * 4 + 4, i * 4, Verdict.ACROSS, FORWARD, False),
+        (i * -4 + 28, i * 4, Verdict.ACROSS, SNAPSHOT, True),
+        (i * 32 + j * 4, i * 4 + j * 32, Verdict.ACROSS, SNAPSHOT, True),
+        (i * 32 + j * -4 + 28, i * 32 + j * 4, Verdict.ACROSS, SNAPSHOT, True),
+        (j * 4 + 32, i * 32 + j * 4, Verdict.ACROSS, SNAPSHOT, False),
     ],
 )
-def test_the_usual_maps(load, store, verdict, remedy, untried):
+def test_the_usual_maps(load, store, verdict, remedy, mutual):
     loop = (ROWS, COLUMNS) if COLUMNS in store.free else (ROWS,)
     found = race(access(load), access(store), loop)
     assert found is not None
     (settled,), *_ = remedies([found])
-    assert (settled.verdict, settled.remedy, settled.untried) == (verdict, remedy, untried)
+    assert (settled.verdict, settled.remedy, settled.mutual) == (verdict, remedy, mutual)
 
 
 def test_shifts_that_run_over_the_end_of_a_row():

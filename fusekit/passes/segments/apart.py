@@ -28,8 +28,7 @@ class Apart:
             return reasons.must_follow(merger.graph, bar)
         if (through := merger.order.between((a, b))) is not None:
             first, then = (a, b) if merger.order.reaches(a, b) else (b, a)
-            names = (self.names[g] for g in (through, first, then))
-            return reasons.cycle(merger.graph, *names, info[through].is_kernel)
+            return reasons.cycle(self.names[through], self.names[first], self.names[then], info[through].is_kernel)
         if (refused := merger.refused.get((min(a, b), max(a, b)))) is not None:
             return refused
         one, other = info[a], info[b]

@@ -74,8 +74,9 @@ class Merger:
     def _cycle(self, chosen: list[int], through: int) -> Reason:
         first = next(g for g in chosen if self.order.reaches(g, through))
         then = next(g for g in chosen if self.order.reaches(through, g))
-        names = (self.info[g].roots[0] for g in (through, first, then))
-        return reasons.cycle(self.graph, *names, self.info[through].is_kernel)
+        info = self.info
+        is_kernel = info[through].is_kernel
+        return reasons.cycle(info[through].roots[0], info[first].roots[0], info[then].roots[0], is_kernel)
 
     def join(self, groups: Iterable[int], why: Reason) -> int:
         """One group of several."""
@@ -206,8 +207,8 @@ class Merger:
     # ---- looks at indices
 
     def _checks(self) -> None:
-        """A look at indices leads the first kernel that comes after it and writes no index."""
-        for check in [k for k, unit in enumerate(self.units) if unit.kind == "check"]:
+        """A look at indices leads the first kernel that comes after it and writes no index, the last look first."""
+        for check in [k for k, unit in reversed(list(enumerate(self.units))) if unit.kind == "check"]:
             place = self.graph.operands(self.units[check].root)[0]
             for group in self.order.ordered():
                 info = self.info.get(group)

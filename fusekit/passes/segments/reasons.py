@@ -16,7 +16,8 @@ _CHANGES = {
     "no closed relation": "a contiguous copy of one of the two views would give them a relation",
     "one element would need": "a larger budget (fusekit.passes.cost.PULLS) would let it be computed on the way",
     "a reduction would be": "a larger budget (fusekit.passes.cost.REPEATS) would let it be computed on the way",
-    "it is stored once": "SegmentOps(again=True) computes it again where that moves fewer bytes",
+    "it is stored once": "to compute it again would move more bytes",
+    "no nest": "elements in the shape that the reduction folds would let them share loops",
     "what_if": "without that decision they could be one",
 }
 
@@ -48,7 +49,7 @@ def must_follow(graph: Graph, bar: Bar) -> Reason:
     return Reason.of("must-follow", block=met[0], because=f"{because}; {change}" if change else because)
 
 
-def cycle(graph: Graph, through: str, first: str, then: str, is_kernel: bool) -> Reason:
+def cycle(through: str, first: str, then: str, is_kernel: bool) -> Reason:
     """``through`` must run between the two."""
     change = "with it in the same kernel they could be one" if is_kernel else "no kernel can hold what lies between"
     return Reason.of("cycle", through=through, first=first, then=then, change=change)
@@ -56,14 +57,16 @@ def cycle(graph: Graph, through: str, first: str, then: str, is_kernel: bool) ->
 
 def no_loops(one: Group, other: Group, because: Reason) -> Reason:
     """No nest of loops holds both: what each of them folds, and what would have to be alike."""
-    if (one.space, one.reduced) != (other.space, other.reduced) and one.folds and other.folds:
-        change = "folding the same dimensions of one shape would let them share loops"
-    else:
-        fold = (*one.folds, *other.folds)[0]
-        change = f"stored with what_if(split=...) or fk.cut, the result of {fold} could be read in a later kernel"
-    return Reason.of(
-        "no-common-loops", because=str(because["because"]), first=_loops(one), second=_loops(other), change=change
-    )
+    text = str(because["because"])
+    change = next((change for part, change in _LOOPS.items() if part in text), _LOOPS["outside of the loops"])
+    return Reason.of("no-common-loops", because=text, first=_loops(one), second=_loops(other), change=change)
+
+
+_LOOPS = {
+    "more than the loops": "stores no larger than what the reductions fold would let them share loops",
+    "is wanted at": "reading the result of the reduction at the index where it is made would let them share loops",
+    "outside of the loops": "reducing the same dimensions of one shape would let them share loops",
+}
 
 
 def _loops(group: Group) -> str:

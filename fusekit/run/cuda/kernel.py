@@ -69,7 +69,7 @@ class CudaKernel(Kernel):
         _, (x, y, z) = self.launch
         source = self.source if vectors else self.scalar_source
         return compile_ptx(
-            source, self.name, self.kinds, cc or _capability(), threads=x * y * z, blocks=blocks_of(self),
+            source, self.name, self.kinds, cc or _capability(), threads=x * y * z, blocks=self.blocks_per_sm,
             contract=self.precision == "fast",
         )  # fmt: skip
 
@@ -121,11 +121,6 @@ def _is_same(a: Load, b: Load) -> bool:
 
 def is_on_cpu(graph: Graph, block: NodeId) -> bool:
     return graph.block(block).device.startswith("cpu")
-
-
-def blocks_of(kernel: Kernel) -> int:
-    """Blocks that one multiprocessor shall hold, 0 for as it comes."""
-    return int(getattr(kernel, "blocks_per_sm", 0))
 
 
 def _capability() -> tuple[int, int]:

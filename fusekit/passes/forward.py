@@ -1,0 +1,169 @@
+"""forward: trivial ops on one input travel into whatever needs them, and are computed there again.
+
+A chain begins at a load and goes on with casts, ops on one tensor, permutes, broadcasts, squeezes, expands and reshapes
+that merge. Its ops are marked ``forward``: every segment that needs the value computes it, and none stores it. What is
+not marked is computed in one segment, unless the segmenter finds that reading again moves fewer bytes. Before and after,
+for a bf16 tensor that two sums in different directions need as f32::
+
+    ^1 %x = fk.cast(%x.in)          ->      ^1 %x = fk.cast(%x.in) forward
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import ClassVar
+
+from fusekit.ids import NodeId
+from fusekit.index import Div, Form, Mod, Var
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult, is_tuple
+from fusekit.passes.base import is_value_op
+from fusekit.passes.rewrite import STORE
+from fusekit.passes.values import BITS, CAST, FILL, IOTA, LOAD, WINDOW
+from fusekit.why import Reason
+
+FREE = (LOAD, FILL, IOTA)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The pass."""
+
+    name: ClassVar[str] = "forward"
+    expects: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
+    ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
+
+    def __call__(self, graph: Graph) -> PassResult:
+        work = _Forward(graph)
+        draft = graph.draft(self.name)
+        for op in graph.ops():
+            if is_value_op(graph, op):
+                found = work.step(op)
+                if isinstance(found, Reason):
+                    draft.decline((op,), found)
+        for op, chain in work.chains.items():
+            if graph.op(op).target not in FREE:
+                draft.replace(op, replace(graph.op(op), forward=True))
+                if reason := work.arrives(op, chain):
+                    draft.note((op,), reason, (chain.source,))
+        return draft.finish(self.ensures)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Ops in a row from the load ``source`` on, which reads ``nbytes``. ``repeats``: has an expand come by?"""
+
+    source: NodeId
+    nbytes: int
+    ops: int = 0
+    repeats: bool = False
+
+
+@dataclass
+class _Forward:
+    """One run of the pass; ``chains``: those ops that may travel, each with the chain that it ends."""
+
+    graph: Graph
+    chains: dict[NodeId, _Chain] = field(default_factory=dict[NodeId, _Chain])
+
+    def __post_init__(self) -> None:
+        self._overwritten = {first for first, _, ordering in self.graph.orderings() if "WAR" in ordering.kinds}
+
+    def step(self, op: NodeId) -> Reason | None:
+        """Takes the op into a chain; or why a chain stops in front of it, where one came so far."""
+        target = self.graph.op(op).target
+        if target in FREE:
+            return self._begin(op)
+        sources = dict.fromkeys(self.graph.operands(op))
+        before = [self.chains.get(self.graph.producer(t)) for t in sources]
+        if len(before) != 1 or before[0] is None:
+            return None
+        (chain,), (source,) = before, sources
+        found = self._grown(op, chain, source)
+        if isinstance(found, _Chain):
+            self.chains[op] = found
+            return None
+        return found
+
+    def _begin(self, op: NodeId) -> Reason | None:
+        if self.graph.op(op).target != LOAD:
+            self.chains[op] = _Chain(op, 0)
+            return None
+        (place,) = self.graph.operands(op)
+        layout = self.graph.layout(place)
+        if op in self._overwritten:
+            return Reason.of("written-later", place=place)
+        moving = prod(n for n, s in zip(layout.shape, layout.strides, strict=True) if s)
+        self.chains[op] = _Chain(op, moving * layout.dtype.width)
+        return None
+
+    def _grown(self, op: NodeId, chain: _Chain, source: NodeId) -> _Chain | Reason | None:
+        """The chain with this op at its end."""
+        payload, made = self.graph.op(op), self.graph.results(op)[0]
+        longer = replace(chain, ops=chain.ops + 1)
+        if payload.target == WINDOW:
+            kind = view_kind(payload.kwarg("index"), self.graph.tensor(source).shape, self.graph.tensor(made).shape)
+            if kind in ("slice", "split"):
+                return Reason.of("may-not-travel", kind=kind)
+            longer = replace(longer, repeats=chain.repeats or kind == "expand")
+        elif payload.target.startswith("fk.") and payload.target not in (CAST, BITS):
+            return Reason.of("may-not-travel", kind=payload.target.removeprefix("fk."))
+        elif chain.repeats:
+            return Reason.of("would-repeat", op=payload.target)
+        return self._stop(op, chain, made) or longer
+
+    def _stop(self, op: NodeId, chain: _Chain, made: NodeId) -> Reason | None:
+        """Why the value stays where it is made: it is in memory anyway, or that is cheaper."""
+        users = self.graph.users(made)
+        for user in users:
+            if self.graph.op(user).target == STORE:
+                place = self.graph.operands(user)[1]
+                calls = [u for u in self.graph.users(place) if self.graph.op(u).target != STORE]
+                calls = [u for u in calls if not self.graph.op(u).target.startswith("fk.")]
+                if calls:
+                    return Reason.of("taken-from-memory", op=self.graph.op(calls[0]).target)
+                return Reason.of("is-stored", place=place)
+        again, stored = self._bytes(chain, made, len(users))
+        return Reason.of("cheaper-stored", again=again, stored=stored) if again > stored else None
+
+    def _bytes(self, chain: _Chain, made: NodeId, consumers: int) -> tuple[int, int]:
+        """Bytes moved if each consumer computes the chain for itself, and if the value is stored once and loaded."""
+        tensor = self.graph.tensor(made)
+        nbytes = prod(tensor.shape) * tensor.dtype.width
+        return chain.nbytes * consumers, chain.nbytes + nbytes * (consumers + 1) if consumers > 1 else chain.nbytes
+
+    def arrives(self, op: NodeId, chain: _Chain) -> Reason | None:
+        """What to say of a chain where it ends: at consumers that are not in it."""
+        (made,) = self.graph.results(op)
+        consumers = [user for user in self.graph.users(made) if user not in self.chains]
+        if not consumers:
+            return None
+        again, stored = self._bytes(chain, made, len(consumers))
+        facts = {"ops": chain.ops, "consumers": len(consumers), "again": again, "stored": stored}
+        return Reason.of("forwarded", **facts)
+
+
+def view_kind(index: object, source: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """permute (also broadcast, squeeze and reshapes that merge), expand, split, or slice (anything else)."""
+    assert is_tuple(index)
+    forms = [form for form in index if isinstance(form, Form)]
+    for form, n in zip(forms, source, strict=True):
+        if n == 1:
+            continue
+        if len(form.terms) > 1 and form.bounds == (0, n - 1):
+            return "split"
+        if len(form.terms) != 1 or form.const or form.terms[0][1] != 1 or form.bounds != (0, n - 1):
+            return "slice"
+        if not _is_digit(form):
+            return "slice"
+    return "expand" if prod(shape) > prod(source) else "permute"
+
+
+def _is_digit(form: Form) -> bool:
+    """One variable, or one digit of it."""
+    ((atom, _),) = form.terms
+    while isinstance(atom, Div | Mod):
+        if len(atom.of.terms) != 1 or atom.of.const or atom.of.terms[0][1] != 1:
+            return False
+        ((atom, _),) = atom.of.terms
+    return isinstance(atom, Var)

@@ -11,8 +11,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--quiet --progress-bar off)
 WORKERS ?= auto
 TESTS ?= tests
+PROGRAMS ?= 20000
+NUMBA_PROGRAMS ?= 1000
+JOBS ?= 0
 
-.PHONY: help demo test check format lab gallery fuzz bench docs clean
+.PHONY: help demo test check format lab gallery table fuzz bench docs clean
 
 help: ## list what can be made
 	@echo "fusekit: make demo and make test set everything up by themselves (in $(VENV))"
@@ -41,8 +44,14 @@ lab: $(VENV)/made-lab ## JupyterLab on notebooks/
 gallery: $(VENV)/made-run ## make gallery/ anew: a page and pictures for each program
 	@$(BIN)/python -m gallery.build $(ARGS)
 
-fuzz: $(VENV)/made-dev ## the slow tests: random programs against eager
-	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 -m slow $(TESTS)
+table: $(VENV)/made-run ## make docs/table.md anew: launches and bytes of each program
+	@$(BIN)/python docs/make_table.py $(ARGS)
+
+fuzz: $(VENV)/made-dev ## random programs against eager, goes on where it stopped (PROGRAMS, NUMBA_PROGRAMS, JOBS), slow tests
+	@export TORCH_CPP_LOG_LEVEL=ERROR; status=0; \
+	$(BIN)/python -m fusekit.testing.fuzz --runner plain --programs $(PROGRAMS) --jobs $(JOBS) || status=1; \
+	$(BIN)/python -m fusekit.testing.fuzz --runner numba --programs $(NUMBA_PROGRAMS) --jobs $(JOBS) || status=1; \
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 -m slow $(TESTS) || status=1; exit $$status
 
 bench: $(VENV)/made-run ## every script of benchmarks/
 	@set -e; for script in benchmarks/*.py; do echo "==> $$script"; $(BIN)/python $$script; done

@@ -4,8 +4,8 @@
 
 Needs an NVIDIA GPU, torch with CUDA, numba, numba-cuda with NVVM (its own wheel or CUDA_HOME), cuda-bindings, networkx
 and islpy. Small odd sizes are held against eager by ``x.check()``, large ones are run by ``fk.jit`` and compared on the
-device; then ours, eager and, while time is left, torch.compile are timed with a cold cache. Takes about four minutes,
-and exits with 1 where anything is wrong.
+device; then ours in both precisions, eager and, while time is left, torch.compile are timed with a cold cache. Takes
+about five minutes, and exits with 1 where anything is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -37,6 +38,7 @@ BIG = (4096, 4096)
 BIG_OF = {"attention": (1024, 4096), "gpt2_block": (1024, 4096), "qkv_views": (1024, 4096)}
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 CLOSE = {"f32": 3e-5, "bf16": 2e-2}
+FAST_CLOSE = {"f32": 3e-5, "bf16": 4e-2}
 OPTIONS = Options(passes=tuple(replace(p, reduce=True) if isinstance(p, Functionalize) else p for p in PIPELINE))
 RUNS = 11
 SLOW = 0.1  # seconds of a call that is timed once
@@ -52,12 +54,13 @@ class Row:
     launches: str = ""
     moved: int = 0
     ours: float | None = None
+    fast: float | None = None
     eager: float | None = None
     inductor: float | None = None
     made: float = 0.0
 
     def text(self, bandwidth: float) -> str:
-        times = (f"{t:9.3f}" if t is not None else f"{'-':>9}" for t in (self.ours, self.eager, self.inductor))
+        times = (f"{t:9.3f}" if t is not None else f"{'-':>9}" for t in (self.ours, self.fast, self.eager, self.inductor))
         rate = self.moved / self.ours / 1e6 if self.ours else 0.0
         speed = f"{rate:7.0f} {100 * rate / bandwidth:5.0f}%"
         state = "WRONG" if self.wrong else "ok"
@@ -65,7 +68,7 @@ class Row:
 
 
 HEAD = (
-    f"{'program':30} {'dtype':5} {'':6} {'k/c/lib':>8} {'ours ms':>9} {'eager':>9} {'inductor':>9} "
+    f"{'program':30} {'dtype':5} {'':6} {'k/c/lib':>8} {'ours ms':>9} {'fast ms':>9} {'eager':>9} {'inductor':>9} "
     f"{'GB/s':>7} {'copy':>6} {'made s':>6}"
 )
 
@@ -123,6 +126,16 @@ def large(program: Program, dtype: str, row: Row) -> tuple[JitFunction, tuple[ob
     return f, args
 
 
+def fast(program: Program, args: tuple[object, ...], dtype: str, row: Row, clock: CudaClock) -> float | None:
+    """The time with ``precision="fast"``, compared too."""
+    f = fk.jit(program.fn, options=replace(OPTIONS, precision="fast"))
+    ours, eager = cloned(args), cloned(args)
+    error = distance((f(*ours), ours), (program.fn(*eager), eager))
+    if not error < FAST_CLOSE[dtype]:
+        row.wrong += f" large, fast: {error:.1e} from eager"
+    return milliseconds(clock, lambda: f(*args))
+
+
 def milliseconds(clock: CudaClock, call: Callable[[], object]) -> float:
     call()
     torch.cuda.synchronize()
@@ -147,6 +160,7 @@ def measure(program: Program, dtype: str, clock: CudaClock, inductor: bool) -> R
         if LARGE in program.sizes:
             f, args = large(program, dtype, row)
             row.ours = milliseconds(clock, lambda: f(*args))
+            row.fast = fast(program, args, dtype, row, clock)
             row.eager = milliseconds(clock, lambda: program.fn(*args))
             if inductor:
                 row.inductor = stock(program, args, clock)
@@ -176,6 +190,9 @@ def main() -> int:
     started, bandwidth = time.perf_counter(), cuda.measured_bandwidth()
     print(f"{cuda.describe()}, copies {bandwidth:.0f} GB/s, torch {torch.__version__}\n\n{HEAD}", flush=True)
     clock, rows = CudaClock(torch.device("cuda", 0)), list[Row]()
+    for name, dtype in DTYPES.items():
+        x, y = (torch.randn(BIG, device="cuda").to(dtype) for _ in range(2))
+        print(f"a copy of {BIG} {name}: {milliseconds(clock, partial(y.copy_, x)):.4f} ms")
     wanted = [name for name in chosen.only.split(",") if name]
     with torch.no_grad():
         for program in (*PROGRAMS, *PROGRAMS_REAL):

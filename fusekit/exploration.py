@@ -153,9 +153,12 @@ class Exploration:
         return Merges([row for step in self.steps for row in step.merges])
 
     def text(self, step: str | int | None = None) -> str:
-        """The textual IR of a step (default: the last) with its reasons; ``fusekit.parse`` reads it back."""
+        """The textual IR of a step (default: the last) with its reasons, and those of every boundary that it has;
+        ``fusekit.parse`` reads it back."""
         chosen = self.steps[-1] if step is None else self[step]
-        return print_graph(chosen.graph, chosen.explanations)
+        pairs = {(a, b) for a, b, _, _ in chosen.graph.boundaries()}
+        before = (e for s in self.steps[: self.steps.index(chosen)] for e in s.explanations if e.subject in pairs)
+        return print_graph(chosen.graph, (*before, *chosen.explanations))
 
     def diff(self, first: str | int, second: str | int) -> GraphDiff:
         """What changed from one step to another."""
@@ -192,7 +195,11 @@ class Exploration:
         says which order or invariant a decision breaks, and how to mend it.
         """
         options, words = Asked(self.options, self.graph).decide(decisions)
-        steps = run_passes(self.steps[0].graph, options)
+        try:
+            steps = run_passes(self.steps[0].graph, options)
+        except FusekitError as error:
+            what = f"what_if({', '.join(words)}) is not legal: {error.what}"
+            raise type(error)(what, error.where, error.fix) from error
         decided = (*self.decisions, *words)
         return replace(self, options=options, steps=(self.steps[0], *steps[1:]), made=None, decisions=decided)
 

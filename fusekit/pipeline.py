@@ -13,7 +13,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant
 from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.lower.kernel import Precision
-from fusekit.passes import PIPELINE, Pass, SchedulePass, UserPass, as_pass
+from fusekit.passes import PIPELINE, AliasGroups, Functionalize, Pass, SchedulePass, SegmentOps, UserPass, as_pass
 from fusekit.run.compile import compile_kernel
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
@@ -21,8 +21,9 @@ from fusekit.run.plan import Plan, make_plan
 from fusekit.schedule import Target, choose, simple
 from fusekit.why import Explanation, Trial
 
-_NOT_YET = {"alias": "exact", "random": "eager", "tune": False, "cuda_graph": False}
+_NOT_YET = {"random": "eager", "tune": False, "cuda_graph": False}
 BACKENDS = ("auto", "cpu", "cuda", "sim")
+ALIAS = ("exact", "conservative")
 PRECISIONS = ("eager", "fast")
 
 
@@ -36,8 +37,10 @@ class Options:
     ``strict``: a library call where a kernel was expected is an error. ``passes``: the pipeline, in order; without
     ``segment`` every step can be looked at and ``check_steps`` interprets it, but there is nothing to run. A function
     of your own from a graph to a PassResult may stand among them, and a list is as good as a tuple.
-    ``alias``: "exact" decides overlaps byte for byte. ``random``: "eager" has eager's bits. ``tune`` (try schedules)
-    and ``cuda_graph`` (replay launches) are off. The last four have no other value yet.
+    ``alias``: "exact" decides overlaps byte for byte; "conservative" takes byte ranges that cross for overlap and has a
+    barrier, a further launch, wherever one access of a pair writes: as right, and slower.
+    ``random``: "eager" has eager's bits. ``tune`` (try schedules) and ``cuda_graph`` (replay launches) are off. The last
+    three have no other value yet.
     """
 
     backend: str = "auto"
@@ -56,6 +59,9 @@ class Options:
         if self.precision not in PRECISIONS:
             fix = f"use one of {', '.join(map(repr, PRECISIONS))}"
             raise UnsupportedError(f"the precision {self.precision!r}", "Options(precision=...)", fix)
+        if self.alias not in ALIAS:
+            fix = f"use one of {', '.join(map(repr, ALIAS))}"
+            raise UnsupportedError(f"alias={self.alias!r}", "Options(alias=...)", fix)
         for name, only in _NOT_YET.items():
             if getattr(self, name) != only:
                 what, fix = f"{name}={getattr(self, name)!r}", f"leave it out: so far it is {only!r}"
@@ -116,6 +122,8 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
     for one in options.passes:
         if isinstance(one, SchedulePass):
             one = replace(one, target=target)
+        if options.alias == "conservative" and isinstance(one, AliasGroups | Functionalize | SegmentOps):
+            one = replace(one, exact=False)
         _refuse_out_of_place(one, steps[-1].graph, proven)
         started = time.perf_counter()
         result = one(steps[-1].graph)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fusekit.draw.notes import Notes, tensor_facts
 from fusekit.draw.parts import Chip, Edge, Picture, Pill, Tab, Tile
 from fusekit.draw.program import program_note
-from fusekit.draw.segments import Kernels, segment_tip, segments_note, tab_of
+from fusekit.draw.segments import Kernels, boundary_tips, segment_tip, segments_note, tab_of
 from fusekit.draw.words import letter_of, op_kind, op_title, plural, type_text
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph
@@ -43,7 +43,9 @@ def far_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: 
     inputs, outputs = _pills(graph, notes)
     edges = dict.fromkeys(_edges(graph, runs, home, inputs, outputs))
     spine = _longest_path([run.node for run in runs], edges)
+    tips = boundary_tips(graph, notes)
     edges = [replace(e, weight=40) if (e.tail, e.head) in spine else e for e in edges]
+    edges = [replace(e, tip=e.tip or tips.get((e.tail, e.head), "")) for e in edges]
     said = note or notes.summary(graph) or (segments_note(graph) if graph.segments() else program_note(graph, 0))
     hidden = len(graph.inputs()) - len(inputs)
     said += f"; {plural(hidden, 'input')} not drawn" if hidden else ""

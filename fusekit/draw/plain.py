@@ -163,6 +163,8 @@ def _arrow(edge: Edge, points: Sequence[Point]) -> ET.Element:
         data_from=clean(edge.tail),
         data_to=clean(edge.head),
     )
+    if edge.tip:
+        group.append(element("title", prose(edge.tip)))
     dash = {"stroke_dasharray": "5 3"} if edge.look in ("ghost", "race", "maybe", "memory") else {}
     corners = _points(points)
     group.append(element("polyline", points=corners, fill="none", stroke=color, stroke_width=1.2, **dash))

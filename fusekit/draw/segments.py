@@ -161,14 +161,25 @@ def _cuts(graph: Graph, flow: Flow, notes: Notes) -> tuple[list[Cut], list[Edge]
         first, then, tensor = found
         key = f"{first}|{then}|{tensor}"
         if key not in cuts:
-            size = bytes_text(crossing[found].nbytes)
-            tip = f"{tensor} crosses from {segment_text(first)} to {segment_text(then)}, {size}"
             reasons = notes.reasons(first, then)
-            reason = _plain(reasons[0]) if reasons else f"{size} written, then read"
-            cuts[key] = Cut(key, key, reason, "\n".join([tip, *reasons]))
+            reason = _plain(reasons[0]) if reasons else f"{bytes_text(crossing[found].nbytes)} written, then read"
+            cuts[key] = Cut(key, key, reason, "\n".join([_crosses(graph, *found), *reasons]))
             edges.append(Edge(edge.tail, key, edge.look, headless=True))
         edges.append(Edge(key, edge.head, edge.look))
     return list(cuts.values()), edges
+
+
+def _crosses(graph: Graph, first: NodeId, then: NodeId, tensor: NodeId) -> str:
+    size = bytes_text(graph.layout(tensor).nbytes)
+    return f"{tensor} crosses from {segment_text(first)} to {segment_text(then)}, {size}"
+
+
+def boundary_tips(graph: Graph, notes: Notes) -> dict[tuple[str, str], str]:
+    """What crosses between two segments, and why the two are not one: the tooltip of an arrow between them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for first, then, tensor, _ in graph.boundaries():
+        found.setdefault((first, then), []).append(_crosses(graph, first, then, tensor))
+    return {pair: "\n".join([*lines, *notes.reasons(*map(NodeId, pair))]) for pair, lines in found.items()}
 
 
 def _crossing(graph: Graph, flow: Flow, edge: Edge, known: object) -> tuple[NodeId, NodeId, NodeId] | None:

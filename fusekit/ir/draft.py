@@ -198,6 +198,14 @@ class Draft:
         self._nx.add_edge(tensor, op, ("use", operand), data=Use(operand))
         self._explain((op,), because, (tensor,))
 
+    def set_operands(self, op: NodeId, operands: Sequence[NodeId]) -> None:
+        """All operands of an op anew."""
+        for a, _, key in list(self._nx.in_edges(op, keys=True)):
+            if isinstance(self._nx.edges[a, op, key]["data"], Use):
+                self._nx.remove_edge(a, op, key)
+        for k, tensor in enumerate(operands):
+            self._nx.add_edge(tensor, op, ("use", k), data=Use(k))
+
     def redefine(self, op: NodeId, result: int, tensor: NodeId) -> None:
         """Another tensor as result number ``result`` of an op; the old one is left without a maker."""
         made = [t for _, t, key in self._nx.out_edges(op, keys=True) if key == "def"]
@@ -259,14 +267,17 @@ class Draft:
     def _ordered(self) -> Holder:
         """The holder in one fixed order: blocks, tensors by first mention, ops in program order, segments, domains."""
         holder: Holder = nx.MultiDiGraph()
+        uses: dict[NodeId, list[tuple[int, NodeId]]] = {}
+        defs: dict[NodeId, list[tuple[int, NodeId]]] = {}
+        for a, b, _, payload in edges_of(self._nx):
+            if isinstance(payload, Use):
+                uses.setdefault(b, []).append((payload.operand, a))
+            elif isinstance(payload, Def):
+                defs.setdefault(a, []).append((payload.result, b))
         tensors: dict[NodeId, None] = {}
         for op in self._ops:
-            ins = ((t, attributes["data"]) for t, _, attributes in self._nx.in_edges(op, data=True))
-            outs = ((t, attributes["data"]) for _, t, attributes in self._nx.out_edges(op, data=True))
-            uses = sorted((d.operand, t) for t, d in ins if isinstance(d, Use))
-            defs = sorted((d.result, t) for t, d in outs if isinstance(d, Def))
-            tensors.update(dict.fromkeys(t for _, t in uses))
-            tensors.update(dict.fromkeys(t for _, t in defs))
+            for mentioned in (uses, defs):
+                tensors.update((t, None) for _, t in sorted(mentioned.get(op, ())))
         rest = [n for n in self._nx if kind_of(n) == TENSOR and n not in tensors]
         blocks = [n for n in self._nx if kind_of(n) == BLOCK]
         segments = [n for n in self._nx if kind_of(n) == SEGMENT]

@@ -27,7 +27,7 @@ from fusekit.lower.program import ALWAYS, Accumulate, Cases, Statement, Store, T
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
-from fusekit.lower.vectors import without_lane
+from fusekit.lower.vectors import in_lanes, near, without_lane
 from fusekit.schedule import Placements, Schedule
 from fusekit.schedule.plan import (
     MOST_ACCUMULATORS,
@@ -78,7 +78,7 @@ class Nest:
     stops: dict[Var, Guard]
     kept: tuple[Kept, ...] = ()
     checks: tuple[Statement, ...] = ()
-    placements: Placements = Placements()
+    placements: Placements = field(default_factory=Placements)
 
     def guards_of(self, case: Iterable[tuple[str, bool]]) -> tuple[tuple[tuple[Guard, ...], bool], ...]:
         """(guards of a test, do they hold?) for each atom of a case."""
@@ -254,6 +254,8 @@ class _Builder:
             name = self.puller.rounded(name, region.dtype, plan.op)
         address = region.address(plan.index)
         guards = (*guards, *self._one_thread(address, guards))
+        if self.loops.lanes not in address.free and in_lanes(guards, self.loops.lanes):
+            raise NoVectors("lanes of a vector go to one address")
         path = self._path(plan)
         lanes = self.loops.lanes in address.free
         value = self.puller.items[name]
@@ -263,7 +265,8 @@ class _Builder:
             name = self.puller.repeated(name, region.dtype, plan.op)
         if len(value.path) > len(path):
             raise CannotLower(f"{plan.op} stores a value that is made in loops inside of it")
-        store = Store(self.puller.names.memory(block), address, name, region.dtype, (plan.op,), lanes)
+        memory = self.puller.names.memory(block)
+        store = Store(memory, address, name, region.dtype, (plan.op,), lanes, self._mask(guards))
         self.roots.append(Root(store, guards, self._when(guards), path, plan.steps[-1], block, region))
 
     def _one_thread(self, address: Form, guards: Sequence[Guard]) -> Iterator[Guard]:
@@ -274,7 +277,17 @@ class _Builder:
                 yield Guard(Form.of(axis.var), 1)
 
     def _when(self, guards: tuple[Guard, ...]) -> Cases:
-        return simplify([frozenset([(self.puller.test(guards), True)])]) if guards else ALWAYS
+        """When some lane of the root runs."""
+        own = in_lanes(guards, self.loops.lanes)
+        rest = tuple(guard for guard in guards if guard not in own)
+        near_them = open_guards((*rest, *near(own, self.loops.lanes)))
+        tested = rest if near_them is None else near_them
+        return simplify([frozenset([(self.puller.test(tested), True)])]) if tested else ALWAYS
+
+    def _mask(self, guards: tuple[Guard, ...]) -> str | None:
+        """The test of each lane, where lanes differ."""
+        own = in_lanes(guards, self.loops.lanes)
+        return self.puller.test(own) if own else None
 
     def _accumulate(self, plan: Plan, guards: tuple[Guard, ...]) -> None:
         graph = self.puller.graph
@@ -289,8 +302,9 @@ class _Builder:
         folded = self.folds[key]
         position = position_of(graph, plan) if fold.is_arg else None
         statement = Accumulate(
-            folded.init.name, fold, name, source, folded.init.dtype, position, item.lanes, (plan.op,), folded.finish.at
-        )
+            folded.init.name, fold, name, source, folded.init.dtype, position, item.lanes, (plan.op,), folded.finish.at,
+            self._mask(guards),
+        )  # fmt: skip
         self.roots.append(Root(statement, guards, self._when(guards), self._path(plan), plan.steps[-1]))
 
     def _fresh(self, plan: Plan, lanes: bool) -> Folded:

@@ -40,7 +40,7 @@ class Item:
 
     @property
     def lanes(self) -> bool:
-        return not isinstance(self.statement, Test) and self.statement.lanes
+        return self.statement.lanes
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,10 @@ def leave(nest: Nest, loads: Sequence[Item], stores: Sequence[Root]) -> tuple[Ne
         return why
     memory = nest.names.memory(stores[0].block) if stores[0].block is not None else ""
     later = tuple(Hold(nest.names.fresh(f"{memory}_later"), memory, *span, dtype) for span, dtype in made.items())
-    return _redirected(nest, stores, later), later
+    parted = _redirected(nest, stores, later)
+    if any(nest.loops.lanes in item.free for item in parted.items[len(nest.items) :]):
+        return "lanes of one vector would part"
+    return parted, later
 
 
 def _load(item: Item) -> Load:

@@ -39,6 +39,7 @@ from fusekit.lower.program import (
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of, unrounded
 from fusekit.lower.target import lifted
+from fusekit.lower.vectors import near, whole
 from fusekit.schedule.plan import open_guards
 
 Index = tuple[Form, ...]
@@ -50,9 +51,9 @@ ZERO = Form()
 class Puller:
     """Grows the list of statements; ``items`` keeps operands before users.
 
-    ``path`` and ``guards`` are those of the root for which values are pulled. ``inline``: reductions over single elements.
-    ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is. ``exact``: is
-    every op's result rounded to its dtype?
+    ``path`` and ``guards`` are those of the root for which values are pulled. ``inline``: reductions over single
+    elements. ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is.
+    ``exact``: is every op's result rounded to its dtype?
     """
 
     graph: Graph
@@ -101,13 +102,12 @@ class Puller:
     def test(self, guards: tuple[Guard, ...]) -> str:
         """The name of the test that all guards hold."""
         free, uses = self._depends(guard.form for guard in guards)
-        if self.loops.lanes in free:
-            raise NoVectors("a condition differs from lane to lane")
         place = self._path(free, uses)
         known = (guards, place[0])
         if known not in self.tests:
-            name = self.tests[known] = self.names.fresh("inside")
-            self.items[name] = Item(Test(name, guards), uses, free, *place)
+            lanes = self.loops.lanes in free
+            name = self.tests[known] = self.names.fresh("lanes_inside" if lanes else "inside")
+            self.items[name] = Item(Test(name, guards, lanes), uses, free, *place)
         return self.tests[known]
 
     def finish(self, key: Key, result: Result) -> None:
@@ -359,14 +359,25 @@ class Puller:
         return item.name
 
     def _choose(self, key: Key, names: Sequence[str]) -> str:
-        payload = self.graph.tensor(key[0])
-        test = self.test(self._guards(key) or ())
+        payload, guards = self.graph.tensor(key[0]), self._guards(key) or ()
         inside, outside = names
         if inside == outside:
             return inside
-        uses = ((inside, frozenset([(test, True)])), (outside, frozenset([(test, False)])))
+        test = self.test(guards)
+        if self.items[test].lanes:
+            uses = (*self._uses(inside, True, near(guards, self.loops.lanes)), (test, frozenset[tuple[str, bool]]()))
+            uses = (*uses, *self._uses(outside, False, whole(guards, self.loops.lanes)))
+        else:
+            uses = ((inside, frozenset([(test, True)])), (outside, frozenset([(test, False)])))
         expr = Select(test, Name(inside), Name(outside), payload.dtype)
         return self._assign(key, "choice", expr, names, (), payload.dtype, uses)
+
+    def _uses(self, name: str, holds: bool, guards: tuple[Guard, ...] | None) -> tuple[Use, ...]:
+        """The use of a value for some lane: where the guards hold, or where they do not. None of them never holds."""
+        left = None if guards is None else open_guards(guards)
+        if left:
+            return ((name, frozenset([(self.test(left), holds)])),)
+        return ((name, frozenset[tuple[str, bool]]()),) if holds == (left is not None) else ()
 
     def _load(self, node: NodeId, index: Index) -> str:
         place = self.graph.operands(node)[0]

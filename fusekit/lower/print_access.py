@@ -13,8 +13,8 @@ from fusekit.index import Div, Form, Mod, Var, substitute
 from fusekit.ir import Graph
 from fusekit.lower import scalars
 from fusekit.lower.print_threads import part_of
-from fusekit.lower.printing import WIDTH, Printer, clamped
-from fusekit.lower.program import Assign, Load, Program, Store, TileLoad, TileStore
+from fusekit.lower.printing import WIDTH, Printer, clamped, ends
+from fusekit.lower.program import Assign, Load, Program, Store, Test, TileLoad, TileStore
 from fusekit.lower.uses import names_in, walk
 
 WIDEST = 16  # bytes of one access
@@ -27,7 +27,8 @@ class AccessPrinter(Printer):
         super().__init__(graph)
         self.program, self.vectors, self.values = program, vectors, values
         self.count = program.lanes.extent if program.lanes else 1
-        self.lane_names = {s.name for s in walk(program.body) if isinstance(s, Load | Assign | TileLoad) and s.lanes}
+        vectors_of = Load | Assign | Test | TileLoad
+        self.lane_names = {s.name for s in walk(program.body) if isinstance(s, vectors_of) and s.lanes}
         self.inside: dict[str, str] = {}
 
     def vectors_in(self, names: Iterable[str]) -> bool:
@@ -88,8 +89,8 @@ class AccessPrinter(Printer):
     def load(self, load: Load) -> None:
         width, lanes = load.dtype.width, self.program.lanes
         count = self.chunk(load.address, width, unit=width) if load.lanes else 1
-        if load.clamp and count > 1 and any(edge % (count * width) for edge in load.clamp):
-            count = 1
+        # Vectors lie wholly in a tensor or wholly outside, unless its ends are no ends of vectors.
+        ragged = load.clamp and count > 1 and any(edge % (count * width) for edge in load.clamp)
         varies = lanes in load.address.free or self.vectors_in(names_in(load.address))
         whole = load.address if load.lanes and varies else None
 
@@ -97,6 +98,9 @@ class AccessPrinter(Printer):
             if load.memory in self.values:
                 return scalars.parameter(load.memory, 0 if load.dtype.is_integral else 0.0, load.dtype)
             base, at = self.element(load.memory, address, load.dtype)
+            if load.clamp and ragged:
+                first, last = ends(address, load.clamp, width)
+                return f"load_within_{_tail(load.dtype, count)}({base}, {at}, {first}, {last})"
             if load.clamp:
                 at = clamped(at, address, load.clamp, width, count)
             return f"load_{_tail(load.dtype, count)}({base}, {at})"
@@ -137,10 +141,15 @@ class AccessPrinter(Printer):
             return
         for lane, form in self.pieces(store.address, count):
             base, at = self.element(store.memory, form, store.dtype)
-            self.put(
-                f"store_{_tail(store.dtype, count)}({base}, {at}, {part_of(store.value, lane, count, self.count)})",
-                store.ops,
-            )
+            value, tail = part_of(store.value, lane, count, self.count), _tail(store.dtype, count)
+            if store.mask is None:
+                self.put(f"store_{tail}({base}, {at}, {value})", store.ops)
+            elif count > 1:
+                mask = part_of(store.mask, lane, count, self.count)
+                self.put(f"store_masked_{tail}({base}, {at}, {value}, {mask})", store.ops)
+            else:
+                self.put(f"if {store.mask}[{lane}]:", store.ops)
+                self.put(f"    store_{tail}({base}, {at}, {value})", store.ops)
 
     def tile_load(self, load: TileLoad) -> None:
         count = self.chunk(load.at, load.dtype.width, unit=1) if load.lanes else 1

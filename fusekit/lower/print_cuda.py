@@ -56,14 +56,14 @@ AXES = {
     Parallel.BIDx: "block_x", Parallel.BIDy: "block_y", Parallel.BIDz: "block_z",
     Parallel.TIDx: "thread_x", Parallel.TIDy: "thread_y", Parallel.TIDz: "thread_z",
 }  # fmt: skip
-Lanewise = Assign | Accumulate | Finish
+Lanewise = Assign | Accumulate | Finish | Test
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)(?=\()")
 _COPY = re.compile(r"\w+ = [A-Za-z_]\w*")
 _BUILTINS = frozenset(dir(builtins))
 _DTYPES = ("bool", "u8", "i8", "u16", "i16", "f16", "bf16", "u32", "i32", "f32", "u64", "i64", "f64")
 _ACCESS = {
     f"{word}_{space}{dtype}{width}"
-    for word in ("load", "store") for space in ("", "shared_") for dtype in _DTYPES
+    for word in ("load", "store") for space in ("", "shared_", "within_", "masked_") for dtype in _DTYPES
     for width in ("", "x2", "x4", "x8", "x16")
 }  # fmt: skip
 _ACROSS = {f"{level}_{word}" for level in ("warp", "block") for word in ("sum", "prod", "max", "min")}
@@ -176,7 +176,7 @@ class CudaPrinter(AccessPrinter):
     def body(self, statements: Sequence[Statement]) -> None:
         for kind, group in groupby(statements, key=_kind):
             if kind == "lanes":
-                for part in self.parts([s for s in group if isinstance(s, Assign | Accumulate | Finish)]):
+                for part in self.parts([s for s in group if isinstance(s, Assign | Accumulate | Finish | Test)]):
                     self.run(part)
             elif kind == "blocks":
                 self.across_blocks([s for s in group if isinstance(s, Combine)])
@@ -243,16 +243,19 @@ class CudaPrinter(AccessPrinter):
         match statement:
             case Assign(name, value):
                 return [f"{name} = {self.expr(value)}"]
+            case Test(name, guards):
+                return [f"{name} = {self.test(guards)}"]
             case Finish(name, of, fold, source, dtype, _, lanes):
                 held = self.accumulator(of, lanes)
                 return [f"{name} = {self.position_of(held)}"] if fold.is_arg else [
                     f"{name} = {scalars.convert(held, source, dtype)}"
                 ]  # fmt: skip
-            case Accumulate(name, fold, value, source, dtype, position, lanes):
+            case Accumulate(name, fold, value, source, dtype, position, lanes, _, _, mask):
                 held = self.accumulator(name, lanes)
                 taken = scalars.convert(value, source, dtype)
                 if not fold.is_arg:
-                    return [f"{held} = {joined(fold, held, taken)}"]
+                    more = joined(fold, held, taken)
+                    return [f"{held} = {more}" if mask is None else f"{held} = {more} if {mask} else {held}"]
                 self.pairs(fold)
                 at, where = self.position_of(held), scalars.position(self.form(position or Form()), 0, 1, I64)
                 return [f"{held}, {at} = {ARG[fold]}({held}, {at}, {taken}, {where})"]
@@ -316,13 +319,15 @@ class CudaPrinter(AccessPrinter):
         match statement:
             case Assign(value=value):
                 return list(expr_reads(value))
+            case Test():
+                return list(dict.fromkeys(reads(statement)))
             case Finish(of=of, fold=fold, lanes=lanes):
                 held = self.accumulator(of, lanes)
                 return [self.position_of(held) if fold.is_arg else held]
-            case Accumulate(name, fold, value, _, _, position, lanes):
+            case Accumulate(name, fold, value, _, _, position, lanes, _, _, mask):
                 held = self.accumulator(name, lanes)
                 pair = [held, self.position_of(held)] if fold.is_arg else [held]
-                return [*pair, value, *names_in(position or Form())]
+                return [*pair, value, *names_in(position or Form()), *([mask] if mask else [])]
 
     def _targets(self, statement: Lanewise) -> list[str]:
         if not isinstance(statement, Accumulate):

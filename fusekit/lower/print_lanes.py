@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower.printing import Line
-from fusekit.lower.program import Accumulate, Assign, Finish, Literal, Name, Parameter, Statement
+from fusekit.lower.program import Accumulate, Assign, Finish, Literal, Name, Parameter, Statement, Test
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 Text = tuple[str, tuple[NodeId, ...]]
@@ -23,7 +23,7 @@ def is_lanewise(statement: Statement) -> bool:
     match statement:
         case Assign(value=value, lanes=lanes):
             return lanes and not isinstance(value, Literal | Parameter | Name)
-        case Accumulate(lanes=lanes) | Finish(lanes=lanes):
+        case Accumulate(lanes=lanes) | Finish(lanes=lanes) | Test(lanes=lanes):
             return lanes
         case _:
             return False

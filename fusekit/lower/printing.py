@@ -138,8 +138,14 @@ class Printer:
 
 def clamped(at: str, address: Form, clamp: tuple[int, int], width: int, count: int = 1) -> str:
     """The number of an element, kept where ``count`` elements from there on lie within bytes ``clamp``."""
-    first, last = ((edge - address.const % width) // width for edge in (clamp[0] + width - 1, clamp[1]))
+    first, last = ends(address, clamp, width)
     return f"min(max({at}, {first}), {last - count})"
+
+
+def ends(address: Form, clamp: tuple[int, int], width: int) -> tuple[int, int]:
+    """(number of the first element that lies within bytes ``clamp``, one past that of the last)."""
+    first, last = ((edge - address.const % width) // width for edge in (clamp[0] + width - 1, clamp[1]))
+    return first, last
 
 
 def cases_text(cases: Cases) -> str:

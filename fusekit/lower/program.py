@@ -155,20 +155,25 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """``name`` says whether all guards hold. No guard depends on the lane."""
+    """``name`` says whether all guards hold. ``lanes``: for each lane of a vector, so that it stands in no ``If``."""
 
     name: str
     guards: tuple[Guard, ...]
+    lanes: bool = False
+    ops: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """``mask``: the name of a Test with ``lanes``; lanes where it does not hold are not stored."""
+
     memory: str
     address: Form
     value: str
     dtype: DType
     ops: tuple[NodeId, ...] = ()
     lanes: bool = False
+    mask: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +296,8 @@ class Accumulate:
     """One element more: ``value`` (a scalar of ``source``, or with ``lanes`` a vector) into accumulator ``name``.
 
     ``position`` is for arg-folds: the row-major number of the element among those that are folded. The order of
-    elements does not matter, so a sum may be reassociated. ``at``: which of several accumulators.
+    elements does not matter, so a sum may be reassociated. ``at``: which of several accumulators. ``mask``: the name of
+    a Test with ``lanes``; lanes where it does not hold add nothing.
     """
 
     name: str
@@ -303,6 +309,7 @@ class Accumulate:
     lanes: bool = False
     ops: tuple[NodeId, ...] = ()
     at: Form | None = None
+    mask: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

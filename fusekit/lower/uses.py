@@ -82,7 +82,11 @@ def reads(statement: Statement) -> Iterator[str]:
         case Test(guards=guards):
             for guard in guards:
                 yield from names_in(guard.form)
-        case Store(value=value, address=form) | TileStore(value=value, at=form):
+        case Store(value=value, address=form, mask=mask):
+            yield value
+            yield from names_in(form)
+            yield from () if mask is None else (mask,)
+        case TileStore(value=value, at=form):
             yield value
             yield from names_in(form)
         case If(cases, body):
@@ -91,9 +95,10 @@ def reads(statement: Statement) -> Iterator[str]:
         case For(body=body, stop=stop):
             yield from names_in(stop or Form())
             yield from reads_of(body)
-        case Accumulate(name=name, value=value, position=form):
+        case Accumulate(name=name, value=value, position=form, mask=mask):
             yield from (name, value)
             yield from names_in(form or Form())
+            yield from () if mask is None else (mask,)
         case Combine(name=name, at=form):
             yield name
             yield from names_in(form)

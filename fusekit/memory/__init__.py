@@ -17,7 +17,7 @@ from fusekit.memory.checks import (
 )
 from fusekit.memory.describe import describe
 from fusekit.memory.hull import hull
-from fusekit.memory.overlap import Overlap, has_internal_overlap, meets, overlap, shared_bytes
+from fusekit.memory.overlap import Overlap, has_internal_overlap, meets, overlap, ranges_meet, shared_bytes
 from fusekit.memory.races import Remedies, race, remedies
 from fusekit.memory.relation import Kind, Relation, locate, nested, relate
 
@@ -47,6 +47,7 @@ __all__ = [
     "overlap",
     "overlap_status",
     "race",
+    "ranges_meet",
     "relate",
     "remedies",
     "shared_bytes",

@@ -33,13 +33,9 @@ class Overlap(Enum):
 @lru_cache(maxsize=1 << 16)
 def meets(a: Layout, b: Layout, budget: int = BUDGET) -> bool | None:
     """Do they share a byte (for some value of the parameters)? None: not known within ``budget`` candidates."""
-    if not a.numel or not b.numel:
+    if not ranges_meet(a, b):
         return False
     delta = b.offset - a.offset
-    low, high = delta.bounds
-    (a_low, a_high), (b_low, b_high) = _reach(a), _reach(b)
-    if low + b_low >= a_high or high + b_high <= a_low:
-        return False
     terms = [(s, n - 1) for n, s in a.axes()] + [(-s, n - 1) for n, s in b.axes()]
     target = delta.const
     for atom, c in delta.terms:
@@ -51,6 +47,15 @@ def meets(a: Layout, b: Layout, budget: int = BUDGET) -> bool | None:
     spare = a.dtype.width // unit + shorter - 1  # byte p of one element less byte q of the other, counted from -shorter
     in_units = [(c // unit, n) for c, n in terms]
     return has_solution([*in_units, (1, spare)], target // unit + shorter, budget)
+
+
+def ranges_meet(a: Layout, b: Layout) -> bool:
+    """May the byte ranges of two layouts cross, whatever lies between their elements?"""
+    if not a.numel or not b.numel:
+        return False
+    low, high = (b.offset - a.offset).bounds
+    (a_low, a_high), (b_low, b_high) = _reach(a), _reach(b)
+    return low + b_low < a_high and high + b_high > a_low
 
 
 def _reach(layout: Layout) -> tuple[int, int]:

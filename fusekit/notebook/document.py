@@ -117,7 +117,8 @@ def document(x: Explored) -> Document:
         summary = _summary(x)
     except FusekitError as error:
         problem = f"{type(error).__name__}: {error}"
-    signature = _signature(x.name, graphs[0])
+    decided = "".join(f", what if {one}" for one in getattr(x, "decisions", ()))
+    signature = _signature(x.name, graphs[0]) + decided
     return Document(x.name, signature, sources, steps, segments, summary, cards_of(graphs), problem)
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Draft, Graph, Invariant, Layout, Ordering, PassResult
-from fusekit.memory import Kind, describe, meets, relate
+from fusekit.memory import Kind, describe, meets, ranges_meet, relate
 from fusekit.passes.base import is_metadata, is_view, shared_elements
 from fusekit.why import Reason
 
@@ -34,12 +34,16 @@ class _Block:
 
 @dataclass(frozen=True)
 class AliasGroups:
-    """The pass; ``pairs`` bounds how many earlier accesses of one block are looked at for one op."""
+    """The pass; ``pairs`` bounds how many earlier accesses of one block are looked at for one op.
+
+    ``exact``: False takes layouts whose byte ranges cross for overlapping, and none for covered by another.
+    """
 
     name: ClassVar[str] = "alias-groups"
     expects: ClassVar[tuple[Invariant, ...]] = PROGRAM
     ensures: ClassVar[tuple[Invariant, ...]] = PROGRAM
     pairs: int = 256
+    exact: bool = True
 
     def __call__(self, graph: Graph) -> PassResult:
         draft = graph.draft(self.name)
@@ -75,15 +79,15 @@ class AliasGroups:
                 state.reads.append(access)
         for access in writes:
             if state := blocks.get(_home(graph, access)):
-                state.writes = [w for w in state.writes if not _covers(access.layout, w.layout)] + [access]
-                state.reads = [r for r in state.reads if r.op == op or not _covers(access.layout, r.layout)]
+                state.writes = [w for w in state.writes if not self._covers(access.layout, w.layout)] + [access]
+                state.reads = [r for r in state.reads if r.op == op or not self._covers(access.layout, r.layout)]
 
     def _edges(
         self, graph: Graph, draft: Draft, earlier: list[_Access], later: _Access, kind: str, reason: str, fact: str
     ) -> None:
         """From the latest access back, until a write covers all that ``later`` touches."""
         for access in reversed(earlier[-self.pairs :]):
-            shared = meets(access.layout, later.layout)
+            shared = self._shared(access.layout, later.layout)
             if access.op == later.op or shared is False:
                 continue
             if kind != "RAW" or later.tensor not in graph.results(access.op):  # else the operand itself says it
@@ -92,8 +96,15 @@ class AliasGroups:
                 draft.order(access.op, later.op, Ordering((kind,), where), because=because)
                 if shared is None:
                     draft.note((access.op, later.op), Reason.of("overlap-unknown"))
-            if kind != "WAR" and _covers(access.layout, later.layout):
+            if kind != "WAR" and self._covers(access.layout, later.layout):
                 break
+
+    def _shared(self, one: Layout, other: Layout) -> bool | None:
+        """Have both a byte in common? None: nobody knows."""
+        return meets(one, other) if self.exact else ranges_meet(one, other)
+
+    def _covers(self, region: Layout, layout: Layout) -> bool:
+        return region == layout or (self.exact and relate(layout, region).kind is Kind.INSIDE)
 
 
 def _reads_target(target: str) -> bool:
@@ -106,10 +117,6 @@ def _home(graph: Graph, access: _Access) -> NodeId:
     home = graph.block_of(access.tensor)
     assert home is not None, access.tensor
     return home
-
-
-def _covers(region: Layout, layout: Layout) -> bool:
-    return region == layout or relate(layout, region).kind is Kind.INSIDE
 
 
 def _note_sharing(graph: Graph, draft: Draft) -> None:

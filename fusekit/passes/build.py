@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fusekit import ops
-from fusekit.dtypes import DType
+from fusekit.dtypes import F32, F64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
 from fusekit.ir import Layout, Operand
@@ -15,6 +15,7 @@ from fusekit.passes.base import items
 from fusekit.passes.movement import Call, Write
 from fusekit.passes.values import Value, Values
 
+LONG = 1 << 15  # elements of a row that a core, or a block's registers, keep for a second pass
 Term = Value | float
 Body = Callable[["Build", "list[Value]"], Value]
 Sparse = Callable[["Build", "list[Value | None]"], Value]
@@ -79,10 +80,25 @@ class Build:
         return self.div(self.sum(value, dims, keep), count(value.shape, dims))
 
     def deviations(self, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
-        """(mean, value - mean, sum of their squares): the two passes that lose no digits."""
+        """(mean, value - mean, sum of their squares): the two passes that lose no digits; of what is too long to be
+        kept for a second one, one pass."""
+        if count(value.shape, dims) > LONG and value.dtype is F32:
+            return self._in_one_pass(value, dims)
         mean = self.mean(value, dims)
         centred = self.sub(value, mean)
         return mean, centred, self.sum(self.square(centred), dims)
+
+    def _in_one_pass(self, value: Value, dims: Sequence[int]) -> tuple[Value, Value, Value]:
+        """Sums of x - s and of its square, in float64, s being the first element: where x is far from 0, s is too."""
+        n, index = count(value.shape, dims), loop_vars(value.shape)
+        shape = tuple(1 if k in dims else extent for k, extent in enumerate(value.shape))
+        first = self.values.window(value, tuple(Form() if k in dims else form for k, form in enumerate(index)), shape)
+        start = self.cast(first, F64)
+        apart = self.sub(self.cast(value, F64), start)
+        total, squares = self.sum(apart, dims), self.sum(self.square(apart), dims)
+        mean = self.cast(self.add(start, self.div(total, n)), value.dtype)
+        spread = self("clamp_min.default", self.sub(squares, self.div(self.square(total), n)), 0)
+        return mean, self.sub(value, mean), self.cast(spread, value.dtype)
 
     # ---- shapes
 

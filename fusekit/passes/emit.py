@@ -19,7 +19,7 @@ from fusekit.ir import (
     PassResult,
     Tensor,
 )
-from fusekit.memory import meets
+from fusekit.memory import meets, ranges_meet
 from fusekit.passes.base import is_view, shared_elements
 from fusekit.passes.core_ops import op_of
 from fusekit.passes.decompositions import DECOMPOSITIONS
@@ -42,8 +42,8 @@ class _Order:
 class Emitter:
     """Receives flushes and library calls in program order. Values are written when something first needs them."""
 
-    def __init__(self, graph: Graph, by: str):
-        self.graph = graph
+    def __init__(self, graph: Graph, by: str, exact: bool = True):
+        self.graph, self._meets = graph, meets if exact else ranges_meet
         self.draft = Draft.rewrite(graph, by)
         self._nodes: dict[int, NodeId] = {}  # value number -> tensor
         self._places: dict[tuple[NodeId, Layout], NodeId] = {}
@@ -263,7 +263,7 @@ class Emitter:
         state.writers = [(o, r) for o, r in state.writers if not r.is_same_map(region)] + [(op, region)]
 
     def _edge(self, first: NodeId, then: NodeId, kind: str, layout: Layout, region: Layout) -> None:
-        if first != then and meets(layout, region) is not False:
+        if first != then and self._meets(layout, region) is not False:
             self.draft.order(first, then, Ordering((kind,), shared_elements(layout, region)))
 
 

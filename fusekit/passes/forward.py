@@ -1,9 +1,9 @@
 """forward: trivial ops on one input travel into whatever needs them, and are computed there again.
 
-A chain begins at a load and goes on with casts, ops on one tensor, permutes, broadcasts, squeezes, expands and reshapes
-that merge. Its ops are marked ``forward``: every segment that needs the value computes it, and none stores it. What is
-not marked is computed in one segment, unless the segmenter finds that reading again moves fewer bytes. Before and after,
-for a bf16 tensor that two sums in different directions need as f32::
+A chain begins at a load and goes on with casts, ops on one tensor, permutes, broadcasts, squeezes, expands and
+reshapes that merge. Its ops are marked ``forward``: every segment that needs the value computes it, and none stores it.
+Of what is not marked the segmenter decides by bytes whether it is stored once or computed again. Before and after, for
+a bf16 tensor that two sums in different directions need as f32::
 
     ^1 %x = fk.cast(%x.in)          ->      ^1 %x = fk.cast(%x.in) forward
 """
@@ -15,11 +15,11 @@ from math import prod
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.index import Div, Form, Mod, Var
+from fusekit.index import Div, Form, Mod
 from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult, is_tuple
 from fusekit.passes.base import is_value_op
 from fusekit.passes.rewrite import STORE
-from fusekit.passes.values import BITS, CAST, FILL, IOTA, LOAD, WINDOW
+from fusekit.passes.values import BITS, CAST, FILL, IOTA, LOAD, OVERLAY, REDUCE, WINDOW
 from fusekit.why import Reason
 
 FREE = (LOAD, FILL, IOTA)
@@ -76,10 +76,9 @@ class _Forward:
             return self._begin(op)
         sources = dict.fromkeys(self.graph.operands(op))
         before = [self.chains.get(self.graph.producer(t)) for t in sources]
-        if len(before) != 1 or before[0] is None:
+        if len(before) != 1 or before[0] is None or target in (REDUCE, OVERLAY):
             return None
-        (chain,), (source,) = before, sources
-        found = self._grown(op, chain, source)
+        found = self._grown(op, before[0], next(iter(sources)))
         if isinstance(found, _Chain):
             self.chains[op] = found
             return None
@@ -97,7 +96,7 @@ class _Forward:
         self.chains[op] = _Chain(op, moving * layout.dtype.width)
         return None
 
-    def _grown(self, op: NodeId, chain: _Chain, source: NodeId) -> _Chain | Reason | None:
+    def _grown(self, op: NodeId, chain: _Chain, source: NodeId) -> _Chain | Reason:
         """The chain with this op at its end."""
         payload, made = self.graph.op(op), self.graph.results(op)[0]
         longer = replace(chain, ops=chain.ops + 1)
@@ -106,9 +105,7 @@ class _Forward:
             if kind in ("slice", "split"):
                 return Reason.of("may-not-travel", kind=kind)
             longer = replace(longer, repeats=chain.repeats or kind == "expand")
-        elif payload.target.startswith("fk.") and payload.target not in (CAST, BITS):
-            return Reason.of("may-not-travel", kind=payload.target.removeprefix("fk."))
-        elif chain.repeats:
+        elif chain.repeats and payload.target not in (CAST, BITS):
             return Reason.of("would-repeat", op=payload.target)
         return self._stop(op, chain, made) or longer
 
@@ -130,7 +127,7 @@ class _Forward:
         """Bytes moved if each consumer computes the chain for itself, and if the value is stored once and loaded."""
         tensor = self.graph.tensor(made)
         nbytes = prod(tensor.shape) * tensor.dtype.width
-        return chain.nbytes * consumers, chain.nbytes + nbytes * (consumers + 1) if consumers > 1 else chain.nbytes
+        return chain.nbytes * consumers, chain.nbytes + (nbytes * consumers if consumers > 1 else 0)
 
     def arrives(self, op: NodeId, chain: _Chain) -> Reason | None:
         """What to say of a chain where it ends: at consumers that are not in it."""
@@ -166,4 +163,4 @@ def _is_digit(form: Form) -> bool:
         if len(atom.of.terms) != 1 or atom.of.const or atom.of.terms[0][1] != 1:
             return False
         ((atom, _),) = atom.of.terms
-    return isinstance(atom, Var)
+    return True

@@ -44,7 +44,8 @@ FUSABLE = frozenset(
 class Functionalize:
     """The pass. ``opaque``: blocks whose ops run one by one on real memory (the generic plan).
 
-    ``reduce``: reductions, norms, losses and look-ups by an index tensor become values too.
+    ``reduce``: reductions, norms, losses and look-ups by an index tensor become values too. ``exact``: False takes
+    layouts whose byte ranges cross for overlapping, and sends memory what any access of another layout may meet.
     """
 
     name: ClassVar[str] = "functionalize"
@@ -52,6 +53,7 @@ class Functionalize:
     ensures: ClassVar[tuple[Invariant, ...]] = FUNCTIONAL
     opaque: frozenset[NodeId] = frozenset()
     reduce: bool = True
+    exact: bool = True
 
     def __call__(self, graph: Graph) -> PassResult:
         work = _Walk(graph, self)
@@ -69,7 +71,7 @@ class _Walk:
     def __init__(self, graph: Graph, options: Functionalize):
         self.graph, self.options, self.now = graph, options, 0
         self.values = Values()
-        self.emitter = Emitter(graph, options.name)
+        self.emitter = Emitter(graph, options.name, options.exact)
         self._called: set[NodeId] = set()  # blocks that library calls made
         self.memory = Memory(self.values, self._is_alive, self.emitter.flush, self._is_unset)
         outputs = {graph.block_of(t) for t in graph.outputs()}
@@ -117,6 +119,8 @@ class _Walk:
         if isinstance(writes, Reason):
             self._extern(call, writes)
             return
+        if not self.options.exact:
+            self._bar([write for write in writes if isinstance(write, Write)])
         for write in writes:
             if isinstance(write, Check):
                 self._check(call, write)
@@ -168,6 +172,18 @@ class _Walk:
             return values.apply(target, args, kwargs, tuple(reads), shape, plan.result)
 
         return (Write(call.block(written), call.layout(written), tuple(reads), make),)
+
+    def _bar(self, writes: Sequence[Write]) -> None:
+        """Barriers in front of an op whose accesses cross the byte ranges of others; its own writes are one access."""
+        hazards: set[NodeId] = set()
+        for write in writes:
+            hazards |= self.memory.near(write.block, write.region)
+            for t in write.reads:
+                maker = self.graph.producer(t) if self.graph.has_producer(t) else None
+                block = self.graph.block_of(t)
+                if block is not None and self.memory.is_near(block, self.graph.layout(t), maker):
+                    hazards.add(block)
+        self.memory.flush([b for b in self.graph.blocks() if b in hazards], Reason.of("flush-conservative"))
 
     def _check(self, call: Call, check: Check) -> None:
         """Eager raises at this op for a bad index. What it has written by then and a caller can see is written first.

@@ -303,15 +303,6 @@ class _Batch:
         return onto(self.call, place, body, self.source, place)
 
 
-def _walks_columns(call: Call) -> bool:
-    """Channels innermost, on a GPU: a thread a channel would fold a column by itself, long and inexact."""
-    layout = call.layout(call.operands[0])
-    innermost = min((abs(stride) for _, stride in layout.axes()), default=0)
-    folded = [k for k, n in enumerate(layout.shape) if k != 1 and n > 1]
-    is_inner = len(layout.shape) > 1 and layout.shape[1] > 1 and abs(layout.strides[1]) == innermost
-    return call.graph.block(call.block(call.operands[0])).device.startswith("cuda") and is_inner and bool(folded)
-
-
 def _batch(is_training: bool | None, running: bool = True, updates: bool = True) -> Rule:
     """``is_training`` None: an argument says so. ``running``: does the overload take running statistics?"""
 
@@ -321,7 +312,7 @@ def _batch(is_training: bool | None, running: bool = True, updates: bool = True)
         training = call.arg(position, "training") if is_training is None else is_training
         position += is_training is None
         momentum, eps = _number(call.arg(position, "momentum")), _number(call.arg(position + 1, "eps"))
-        if momentum is None or eps is None or _walks_columns(call):
+        if momentum is None or eps is None:
             return None
         affine = (call.tensor(1, "weight"), call.tensor(2, "bias"))
         moves = bool(training) and updates

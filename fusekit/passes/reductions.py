@@ -145,14 +145,18 @@ def _spread(root: bool, with_mean: bool) -> Rule:
         divisor = max(0, span.size - correction)
 
         def variance(b: Build, r: list[Value]) -> Value:
-            squares = b.sum(b.square(b.deviations(b.wide(r[0]), span.dims)[1]), span.dims, span.keep)
-            found = b.div(squares, divisor)
+            squares = b.deviations(b.wide(r[0]), span.dims)[2]
+            found = b.div(squares if span.keep else b.without(squares, span.dims), divisor)
             return b("sqrt.default", found) if root else found
 
         writes = [write(call, 0, variance, call.operands[0])]
         if with_mean:
-            keep = span.keep
-            writes += [write(call, 1, lambda b, r: b.mean(b.wide(r[0]), span.dims, keep), call.operands[0])]
+
+            def mean(b: Build, r: list[Value]) -> Value:
+                found = b.deviations(b.wide(r[0]), span.dims)[0]
+                return found if span.keep else b.without(found, span.dims)
+
+            writes += [write(call, 1, mean, call.operands[0])]
         return tuple(writes)
 
     return rule

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from fusekit.dtypes import DType
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Tensor
+from fusekit.index import Form, loop_vars
+from fusekit.ir import Graph, Layout, Op, Operand, Tensor
 from fusekit.passes.base import is_value_op
 from fusekit.passes.core_ops import op_of, value_of
-from fusekit.passes.values import Value, Values
+from fusekit.passes.values import LOAD, Value, Values
 from fusekit.why import Reason
 
 STORE = "fk.store"
@@ -22,6 +25,7 @@ class Rewriter:
         self.values = Values()
         self._value: dict[NodeId, Value] = {}
         self._tensor: dict[int, NodeId] = {}
+        self._same: dict[int, list[NodeId]] = {}  # tensors of the graph as it came, by value
         self._place: dict[NodeId, int] = {}  # tensor -> where in the order of ops it is made
         for op in graph.ops():
             if is_value_op(graph, op):
@@ -29,6 +33,7 @@ class Rewriter:
                 value = value_of(self.values, graph, op, tuple(self._value[t] for t in graph.operands(op) if t in self))
                 self._value[result] = value
                 self._tensor.setdefault(value.number, result)
+                self._same.setdefault(value.number, []).append(result)
                 self._place[result] = graph.position(op)
 
     def __contains__(self, tensor: object) -> bool:
@@ -43,8 +48,35 @@ class Rewriter:
 
     def users(self, value: Value) -> tuple[NodeId, ...]:
         """Ops of the graph as it came that take the value."""
-        node = self.node(value)
-        return self.graph.users(node) if node is not None and node in self.graph else ()
+        return tuple(op for node in self._same.get(value.number, ()) for op in self.graph.users(node))
+
+    def loaded(self, load: Value) -> tuple[NodeId | None, Layout]:
+        """(block, layout) of a load."""
+        assert load.of is not None
+        (place,) = self.graph.operands(load.of)
+        return self.graph.block_of(place), self.graph.layout(place)
+
+    def load(self, address: Form, like: Value, parts: Sequence[Value]) -> Value | None:
+        """A load with the shape and dtype of ``like`` whose element at ``i`` begins at ``address(i)``, in place of the
+        loads ``parts``; None where no layout has these addresses, or memory changes between the parts."""
+        block, whole = self.loaded(parts[0])[0], layout_at(address, like.shape, like.dtype)
+        ops = [part.of for part in parts if part.of is not None]
+        if whole is None or block is None or is_written_between(self.graph, block, ops):
+            return None
+        last = max(ops, key=self.graph.position)
+        after = self.graph.ops()[self.graph.position(last) + 1]
+        place = self.draft.add_tensor(Tensor(like.dtype, like.shape), id="%whole", block=block, layout=whole)
+        made = self.draft.add_tensor(Tensor(like.dtype, like.shape), id=f"{place}.in")
+        op = self.draft.add_op(Op(LOAD, (Operand(0),)), (place,), (made,), id="^load", before=after)
+        for first, then, ordering in self.graph.orderings():
+            if first in ops:
+                self.draft.order(op, then, ordering)
+            elif then in ops:
+                self.draft.order(first, op, ordering)
+        value = self.values.raw(LOAD, (op,), (), like.shape, like.dtype)
+        self._value[made], self._tensor[value.number] = value, made
+        self._place[made] = self.graph.position(last)
+        return value
 
     def tensor(self, value: Value, before: NodeId) -> NodeId:
         """The tensor of a value, made in front of the op ``before`` with everything below it that is not there yet."""
@@ -77,16 +109,27 @@ class Rewriter:
         self._place.setdefault(tensor, limit - 1)
         return tensor
 
-    def turn(self, old: Value, new: Value) -> None:
-        """The op of ``old``, which nothing needs any more, makes ``new`` instead: it keeps its id and its place."""
-        node = self._tensor[old.number]
-        op = self.graph.producer(node)
-        for k, operand in enumerate(new.operands):
-            self.draft.rewire(op, k, self.tensor(operand, op))
-        self.draft.replace(op, replace(op_of(new), origin=self.graph.op(op).origin))
-        self.draft.replace(node, replace(self.graph.tensor(node), dtype=new.dtype, shape=new.shape))
-        self._value[node] = new
-        self._tensor.setdefault(new.number, node)
+    def turn(self, old: Value, new: Value, node: NodeId | None = None) -> None:
+        """The ops of ``old``, which nothing needs any more, make ``new`` instead: they keep their ids and places.
+
+        ``node``: only the op of this tensor.
+        """
+        for one in self._same[old.number] if node is None else (node,):
+            op = self.graph.producer(one)
+            self.draft.set_operands(op, [self.tensor(operand, op) for operand in new.operands])
+            self.draft.replace(op, replace(op_of(new), origin=self.graph.op(op).origin))
+            self.draft.replace(one, replace(self.graph.tensor(one), dtype=new.dtype, shape=new.shape))
+            self._value[one] = new
+            if self._tensor.get(old.number) == one:
+                del self._tensor[old.number]
+            self._tensor.setdefault(new.number, one)
+            self._place[one] = self.graph.position(op)
+
+    def rewire(self, op: NodeId, operand: int, value: Value) -> None:
+        """The tensor of ``value`` as an operand of an op, where it is another one."""
+        tensor = self.tensor(value, op)
+        if tensor != self.graph.operands(op)[operand]:
+            self.draft.rewire(op, operand, tensor)
 
     def store(self, op: NodeId, value: Value, place: NodeId | None = None, *, because: Reason | None = None) -> None:
         """Another value, or another place, for a store."""
@@ -95,3 +138,23 @@ class Rewriter:
             self.draft.rewire(op, 1, place)
         if because is not None:
             self.draft.note((op,), because)
+
+
+def layout_at(address: Form, shape: Sequence[int], dtype: DType) -> Layout | None:
+    """The layout of this shape whose addresses are a form over its loop variables; None where they are not even."""
+    steps = dict(address.terms)
+    variables = [form.terms[0][0] if form.terms else None for form in loop_vars(tuple(shape))]
+    if any(atom not in variables for atom in steps):
+        return None
+    strides = tuple(steps.get(var, dtype.width) if var is not None else dtype.width for var in variables)
+    strides = tuple(0 if var is not None and var not in steps else s for var, s in zip(variables, strides, strict=True))
+    return Layout(Form.of(address.const), tuple(shape), strides, dtype)
+
+
+def is_written_between(graph: Graph, block: NodeId | None, ops: Sequence[NodeId]) -> bool:
+    """Does anything write the block between the first and the last of the ops?"""
+    places = sorted(map(graph.position, ops))
+    for op in graph.ops()[places[0] : places[-1]]:
+        if any(graph.block_of(graph.operands(op)[w]) == block for w in graph.op(op).writes):
+            return True
+    return False

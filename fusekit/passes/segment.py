@@ -15,7 +15,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import SEGMENTED, UNSEGMENTED, Graph, Invariant, PassResult
 from fusekit.passes.segments.decided import check_apart, put_in_order, put_together
 from fusekit.passes.segments.merge import Limits, Merger
-from fusekit.passes.segments.stored import cost, crossing, stored, with_cuts, with_loops
+from fusekit.passes.segments.stored import cost, readers, shared, with_cuts, with_loops
 from fusekit.passes.segments.units import units_of
 from fusekit.passes.segments.write import write
 
@@ -28,9 +28,10 @@ class SegmentOps:
     """``values``: the most ops of a kernel whose stores share bytes; ``unrelated``: of one that saves only a launch.
 
     ``again``: values that no pass forwards may be computed again in each kernel that needs them, where that moves fewer
-    bytes than to store them once. The rest is what a person decided, by stores and library calls: sets that are one
-    kernel (``together``), sets of which no two are (``apart``), values with a boundary after them (``cuts``), sequences
-    that are launched in their order (``order``). Raises FusekitError for a decision that breaks the order or the loops.
+    bytes than to store them once. ``exact``: False launches a write after the reads that it may meet. The rest is what
+    a person decided, by stores and library calls: sets that are one kernel (``together``), sets of which no two are
+    (``apart``), values with a boundary after them (``cuts``), sequences that are launched in their order (``order``).
+    Raises FusekitError for a decision that breaks the order or the loops.
     """
 
     name: ClassVar[str] = "segment"
@@ -39,6 +40,7 @@ class SegmentOps:
     values: int = 400
     unrelated: int = 64
     again: bool = True
+    exact: bool = True
     together: tuple[Roots, ...] = ()
     apart: tuple[Roots, ...] = ()
     cuts: Roots = ()
@@ -53,10 +55,10 @@ class SegmentOps:
     def _stored_once(self, merger: Merger) -> Merger:
         """With values that cross from kernel to kernel in memory, while that moves fewer bytes in all."""
         for _ in range(ROUNDS):
-            reads = crossing(merger, self.again)
-            if not reads:
+            found = readers(merger, self.again)
+            if not found:
                 break
-            other = self._merged(stored(merger.graph, reads, "it is stored once for later kernels"))
+            other = self._merged(shared(merger.graph, found))
             if self.again and cost(other) >= cost(merger):
                 break
             merger = other
@@ -64,7 +66,7 @@ class SegmentOps:
 
     def _merged(self, graph: Graph) -> Merger:
         apart = tuple(map(frozenset[NodeId], self.apart))
-        merger = Merger(graph, units_of(graph), Limits(self.values, self.unrelated), apart)
+        merger = Merger(graph, units_of(graph), Limits(self.values, self.unrelated, self.exact), apart)
         check_apart(merger, self.apart)
         put_in_order(merger, self.order)
         put_together(merger, self.together)

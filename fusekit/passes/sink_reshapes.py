@@ -14,9 +14,9 @@ from typing import ClassVar
 
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
-from fusekit.ir import FUNCTIONAL, RETURN, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor
 from fusekit.memory import algebra
-from fusekit.passes.rewrite import STORE, Rewriter
+from fusekit.passes.rewrite import STORE, Rewriter, is_written_between
 from fusekit.passes.spaces import Groups, groups, merged_index, split_index, split_shape
 from fusekit.passes.values import APPLY, BITS, CAST, FILL, LOAD, WINDOW, Value, value_index
 from fusekit.why import Reason
@@ -139,11 +139,12 @@ class _Sink:
         base = draft.add_tensor(payload, id=f"{place}.base", block=block, layout=split, role="new")
         because = Reason.of("reshape-sunk", shape=str(list(value.shape)))
         self.rewriter.store(store, value, base, because=because)
-        if place in self.graph.outputs() and not self.graph.has_producer(place):
+        early = any(self.graph.position(op) < self.graph.position(store) for op in self.graph.users(place))
+        if place in self.graph.outputs() and not early and not self.graph.has_producer(place):
             line = self.graph.op(target.of).origin if target.of is not None else None
             view = Op("aten.view.default", (Operand(0), target.shape), origin=line)
-            last = next(op for op in reversed(self.graph.ops()) if self.graph.op(op).target == RETURN)
-            draft.add_op(view, (base,), (place,), id="^view", before=last)
+            after = self.graph.ops()[self.graph.position(store) + 1]
+            draft.add_op(view, (base,), (place,), id="^view", before=after)
 
 
 class _Respaced:
@@ -191,18 +192,9 @@ class _Respaced:
         for op in graph.ops():
             if graph.op(op).target != LOAD or graph.block_of(graph.operands(op)[0]) != block:
                 continue
-            if graph.layout(graph.operands(op)[0]) == layout and not _is_written_between(graph, block, v.of, op):
+            if graph.layout(graph.operands(op)[0]) == layout and not is_written_between(graph, block, (v.of, op)):
                 return self.rewriter.value(graph.results(op)[0])
         return None
-
-
-def _is_written_between(graph: Graph, block: NodeId | None, one: NodeId, other: NodeId) -> bool:
-    start, stop = sorted((graph.position(one), graph.position(other)))
-    for op in graph.ops()[start:stop]:
-        written = [graph.operands(op)[w] for w in graph.op(op).writes]
-        if any(graph.block_of(t) == block for t in written):
-            return True
-    return False
 
 
 def _divisions(value: Value) -> int:

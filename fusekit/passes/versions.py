@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from fusekit.ids import NodeId
 from fusekit.ir import Layout
-from fusekit.memory import Kind, hull, nested, relate
+from fusekit.memory import Kind, hull, nested, ranges_meet, relate
 from fusekit.passes.values import Value, Values
 from fusekit.why import Reason
 
@@ -67,6 +67,8 @@ class Memory:
         self._blocks: dict[NodeId, BlockState] = {}
         self._pending: dict[NodeId, BlockState] = {}  # those with writes, in the order of their first
         self._memo: dict[tuple[NodeId, int, int, Layout], Value] = {}
+        self._makers: dict[tuple[NodeId, Layout], NodeId | None] = {}
+        self._loaded: dict[tuple[NodeId, int], dict[Layout, None]] = {}
 
     def state(self, block: NodeId) -> BlockState:
         found = self._blocks.get(block)
@@ -105,6 +107,7 @@ class Memory:
             return self.values.overlay(below, above, relation.index, relation.guards)
         if not state.epoch and self._unset(state.id):  # nobody wrote it: any value will do
             return self.values.fill(0, layout.shape, layout.dtype)
+        self._loaded.setdefault((state.id, state.epoch), {})[layout] = None
         return self.values.load(state.id, state.epoch, layout)
 
     # ---- writing
@@ -127,8 +130,24 @@ class Memory:
         state = self.state(block)
         kept = [w for w in state.writes if relate(w[0], region).kind is not Kind.INSIDE]
         state.writes = [*kept, (region, value)]
+        self._makers[block, region] = self.values.current
         state.version += 1
         self._pending[block] = state
+
+    # ---- byte ranges
+
+    def is_near(self, block: NodeId, layout: Layout, maker: NodeId | None = None) -> bool:
+        """Does the byte range of a layout cross a pending write through another one? (Not if ``maker`` wrote it.)"""
+        regions = (region for region, _ in self.state(block).writes if _is_near(layout, region))
+        return any(maker is None or self._makers.get((block, region)) != maker for region in regions)
+
+    def near(self, block: NodeId, region: Layout) -> set[NodeId]:
+        """Blocks that a write of ``region`` must find in memory: this one, and those whose values read near it."""
+        found = {block} if self.is_near(block, region) else set[NodeId]()
+        now = block, self.state(block).epoch
+        if any(_is_near(region, layout) for layout in self._loaded.get(now, ())):
+            found |= {b for b, s in self._pending.items() if any(now in v.reads for _, v in s.writes)}
+        return found
 
     # ---- real memory
 
@@ -160,6 +179,8 @@ class Memory:
             state = self.state(b)
             state.writes, state.epoch, state.version = [], state.epoch + 1, state.version + 1
             self._pending.pop(b, None)
+        open_reads = {read for state in self._pending.values() for _, value in state.writes for read in value.reads}
+        self._loaded = {read: layouts for read, layouts in self._loaded.items() if read in open_reads}
 
     def _dependents(self, dying: set[NodeId], chosen: set[NodeId]) -> Iterator[tuple[NodeId, NodeId]]:
         stale = {(b, self.state(b).epoch) for b in dying}
@@ -199,6 +220,10 @@ class Memory:
         kinds = [relate(layout, region).kind for region, _ in state.writes]
         kinds = [kind for kind in kinds if kind is not Kind.DISJOINT]
         return kinds == [Kind.INSIDE]
+
+
+def _is_near(one: Layout, other: Layout) -> bool:
+    return ranges_meet(one, other) and not one.is_same_map(other)
 
 
 def _is_covered(region: Layout, other: Layout, earlier: bool) -> bool:

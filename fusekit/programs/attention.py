@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 
@@ -19,6 +21,13 @@ def _turned(x: torch.Tensor) -> torch.Tensor:
 def rope(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotary positions of queries and keys, as many heads of each."""
     return q * cos + _turned(q) * sin, k * cos + _turned(k) * sin
+
+
+def rope_grouped(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same where several heads of queries share one of keys."""
+    return rope(q, k, cos, sin)
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -80,6 +89,12 @@ def _rope(size: Size, dtype: torch.dtype) -> Args:
     return q, k, angles.cos().to(dtype), angles.sin().to(dtype)
 
 
+def _rope_grouped(size: Size, dtype: torch.dtype) -> Args:
+    """Half as many heads of keys, at least one."""
+    q, k, cos, sin = cast("tuple[torch.Tensor, ...]", _rope(size, dtype))
+    return q, k[:, : max(k.shape[1] // 2, 1)].clone(), cos, sin
+
+
 def _attention(size: Size, dtype: torch.dtype) -> Args:
     """A causal mask."""
     rows = size[0]
@@ -104,6 +119,7 @@ def _block(size: Size, dtype: torch.dtype) -> Args:
 
 ATTENTION: tuple[Program, ...] = (
     Program("rope", "rotary positions of q and k", rope, _rope, "attention"),
+    Program("rope_grouped", "the same, with fewer heads of keys", rope_grouped, _rope_grouped, "attention"),
     Program("attention", "mask and softmax between two matmuls", attention, _attention, "attention"),
     Program("qkv_views", "a linear layer split into heads by views", qkv_views, _qkv, "attention"),
     # Both are off by 0.04 from float64, at a scale of 8.5, and not in the same elements.

@@ -16,6 +16,11 @@ def linear_bias_gelu(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) 
     return F.gelu(F.linear(x, weight, bias))
 
 
+def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """The gated activation of most language models."""
+    return F.silu(gate) * up
+
+
 def _bias(size: Size, dtype: torch.dtype) -> Args:
     return randn(*size, dtype=dtype), randn(*size[1:], dtype=dtype, seed=1)
 
@@ -27,7 +32,12 @@ def _linear(size: Size, dtype: torch.dtype) -> Args:
     return randn(*size, dtype=dtype), weight.to(dtype), randn(columns, dtype=dtype, seed=2)
 
 
+def _gates(size: Size, dtype: torch.dtype) -> Args:
+    return randn(*size, dtype=dtype), randn(*size, dtype=dtype, seed=1)
+
+
 MLP: tuple[Program, ...] = (
     Program("bias_gelu_erf", "bias and the exact GELU", bias_gelu_erf, _bias, "mlp", (*SIZES, EMPTY, SCALAR)),
+    Program("swiglu", "a gate and what it lets through", swiglu, _gates, "mlp", (*SIZES, EMPTY, SCALAR)),
     Program("linear_bias_gelu", "a linear layer and the exact GELU", linear_bias_gelu, _linear, "mlp", (*SIZES, EMPTY)),
 )

@@ -18,6 +18,15 @@ def cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits, target)
 
 
+def mse_loss(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.mse_loss(x, target)
+
+
+def embedding(index: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Rows of a table, scaled as some language models do."""
+    return F.embedding(index, table) * table.shape[1] ** 0.5
+
+
 def column_sum(x: torch.Tensor) -> torch.Tensor:
     return x.sum(0)
 
@@ -34,9 +43,21 @@ def _logits(size: Size, dtype: torch.dtype) -> Args:
     return randn(*size, dtype=dtype), target
 
 
+def _pair(size: Size, dtype: torch.dtype) -> Args:
+    return randn(*size, dtype=dtype), randn(*size, dtype=dtype, seed=1)
+
+
+def _looked_up(size: Size, dtype: torch.dtype) -> Args:
+    """As many rows are looked up as there are."""
+    rows, columns = size
+    return integers(rows, rows), randn(rows, columns, dtype=dtype)
+
+
 ROWS: tuple[Program, ...] = (
     Program("log_softmax", "a log-softmax over rows", log_softmax, one, "rows", EVERY),
     Program("cross_entropy", "logits and targets, of which some do not count", cross_entropy, _logits, "rows"),
+    Program("mse_loss", "the mean of squared differences", mse_loss, _pair, "rows"),
+    Program("embedding", "rows of a table, looked up and scaled", embedding, _looked_up, "rows"),
     Program("column_sum", "the sum of each column", column_sum, one, "rows", EVERY),
     Program("full_sum", "the sum of everything", full_sum, one, "rows", EVERY),
 )

@@ -57,23 +57,24 @@ def traffic(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) 
 
 
 def moved_by(graph: Graph, segment: NodeId, kernel: HasSnapshots | None = None) -> Moved:
-    """What one launch moves: each byte that a pass over its loops loads, each byte that it stores, its copies twice.
+    """What one launch moves: each byte that a pass over its loops loads, what each store writes, its copies twice.
 
     What a pass loads again counts again, unless it is still near (``run.rereads`` says when). A library call reads its
     operands and writes those that its schema marks, and its results.
     """
     reads, writes = Regions(graph), Regions(graph)
-    for op in graph.members(segment):
-        for tensor in _written(graph, op):
-            writes.add(_home(graph, tensor), graph.layout(tensor))
     if kernel is None:
         for op in graph.members(segment):
             for tensor in _read(graph, op):
                 _add_read(graph, reads, op, tensor)
+            for tensor in _written(graph, op):
+                writes.add(_home(graph, tensor), graph.layout(tensor))
         return Moved(reads.count(), writes.count())
+    stored = sum(distinct(graph.layout(t)) for op in graph.members(segment) for t in _written(graph, op))
     program = kernel.program
-    _add_loads(graph, reads, program.body)
-    return Moved(reads.count() + read_again(graph, program), writes.count(), 2 * _extra(program))
+    threads, wide = prod(axis.var.extent for axis in program.axes), program.lanes.extent if program.lanes else 1
+    _add_loads(graph, reads, program.body, threads, wide)
+    return Moved(reads.count() + read_again(graph, program), stored, 2 * _extra(program))
 
 
 def _extra(program: Program) -> int:
@@ -82,21 +83,22 @@ def _extra(program: Program) -> int:
     return kept + (scratch_of(program).partials if program.axes else 0)
 
 
-def _add_loads(graph: Graph, reads: Regions, body: Iterable[Statement], turns: int = 1) -> None:
-    """What the loads of a program read; ``turns``: how often the loops around run them."""
+def _add_loads(graph: Graph, reads: Regions, body: Iterable[Statement], turns: int, wide: int) -> None:
+    """What the loads of a program read; ``turns``: how often the loops around run them; ``wide``: lanes of a vector."""
     for statement in body:
         match statement:
-            case Load(address=address, ops=ops, dtype=dtype) if ops:
+            case Load(address=address, ops=ops, dtype=dtype, lanes=lanes) if ops:
                 place = graph.operands(ops[0])[0]
                 block, layout = _home(graph, place), graph.layout(place)
                 if _is_looked_up(graph, ops[0]):
-                    reads.look_up(block, min(distinct(layout), turns * dtype.width))
+                    each = dtype.width * (wide if lanes else 1)
+                    reads.look_up(block, min(distinct(layout), turns * each))
                 else:
                     reads.add(block, _part(address, layout, graph.block(block).nbytes))
             case If(body=inside):
-                _add_loads(graph, reads, inside, turns)
+                _add_loads(graph, reads, inside, turns, wide)
             case For(var=var, body=inside):
-                _add_loads(graph, reads, inside, turns * var.extent)
+                _add_loads(graph, reads, inside, turns * var.extent, wide)
             case _:
                 pass
 

@@ -17,7 +17,7 @@ from fusekit.ir import Graph, Guard, Op
 from fusekit.run.bounds import check_index
 from fusekit.run.decode import Leaves, Scalar, caller, is_ours, names_of, reader, tensors_in
 from fusekit.run.grids import gather, holds
-from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, place_of, settle
+from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, is_read, place_of, settle
 from fusekit.run.outputs import Ending, finish
 from fusekit.torch_types import TO_TORCH
 
@@ -130,7 +130,7 @@ class Run:
         if len(found) != len(results):
             raise LayoutMismatch(f"{op} {payload.target} gave {len(found)} tensors, recorded were {len(results)}")
         for tensor, node in zip(found, results, strict=True):
-            if self.graph.users(node):  # what nobody reads may be whatever it is
+            if is_read(self.graph, node):
                 settle(self.memory, self._place(node), tensor, f"{op} {payload.target}")
 
 

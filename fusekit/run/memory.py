@@ -265,6 +265,12 @@ class Memory:
         return view.untyped_storage(), low
 
 
+def is_read(graph: Graph, result: NodeId) -> bool:
+    """May anybody read a library call's result: an op, or through a view of its block? Else it may be whatever it is."""
+    block = graph.block_of(result)
+    return bool(graph.users(result)) or any(t != result and graph.block_of(t) == block for t in graph.tensors())
+
+
 def settle(memory: Memory, place: Place, tensor: torch.Tensor, what: str = "a library call") -> bool:
     """Make ``place`` hold a library call's result; True where its elements had to be copied.
 

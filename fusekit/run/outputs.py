@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -106,7 +107,7 @@ def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
     """Places in blocks of arguments and captures that some op writes."""
     found: dict[Place, None] = {}
     for op in graph.ops():
-        for operand in graph.op(op).writes if bumps_versions(graph.op(op).target) else ():
+        for operand in graph.op(op).writes if _steps_versions(graph.op(op).target) else ():
             tensor = graph.operands(op)[operand]
             if not graph.is_value(tensor):
                 place = place_of(graph, blocks.number, tensor)
@@ -115,12 +116,26 @@ def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
     return tuple(found)
 
 
+@cache
+def _steps_versions(target: str) -> bool:
+    """Does eager step the versions of what the op writes? That is a kernel of its own, which fused optimizers have not;
+    the ops that a foreach op stands for have it. Of other libraries nobody knows what their kernels call: yes."""
+    namespace, name, overload = [*target.split("."), ""][:3]
+    if namespace != "aten" or name.startswith("_foreach_") or not bumps_versions(target):
+        return bumps_versions(target)
+    full = f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
+    return torch._C._dispatch_has_kernel_for_dispatch_key(full, "ADInplaceOrView")
+
+
+_OWN_COUNTER = ("aten.data.default", "aten._unsafe_view.default")
+
+
 def _is_data(graph: Graph, tensor: NodeId) -> bool:
-    """Is it reached through ``.data``, which has a version counter of its own?"""
+    """Is it reached through ``.data`` or the like, which has a version counter of its own?"""
     block = graph.block_of(tensor)
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
-        if graph.op(op).target in (INPUT, "aten.data.default"):
+        if graph.op(op).target in (INPUT, *_OWN_COUNTER):
             return graph.op(op).target != INPUT
         number = dict(graph.op(op).same).get(graph.results(op).index(tensor))
         operands = graph.operands(op)

@@ -15,7 +15,7 @@ from fusekit.run.bounds import watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
-from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, place_of, settle
+from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, is_read, place_of, settle
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
 
 Step = Callable[[Memory, Leaves], None]
@@ -190,7 +190,7 @@ class _Maker:
         call = caller(self.graph.op(op))
         operands = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.operands(op))
         results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
-        read = [bool(self.graph.users(t)) for t in self.graph.results(op)]  # the rest may be whatever it is
+        read = [is_read(self.graph, t) for t in self.graph.results(op)]
         payload = self.graph.op(op)
         what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
@@ -201,8 +201,8 @@ class _Maker:
                 raise LayoutMismatch(
                     f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
                 )
-            for place, tensor, is_read in zip(results, found, read, strict=True):
-                if is_read:
+            for place, tensor, wanted in zip(results, found, read, strict=True):
+                if wanted:
                     settle(memory, place, tensor, what)
 
         return run

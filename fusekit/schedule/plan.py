@@ -14,7 +14,7 @@ from math import prod
 from fusekit.domains import Placed, Reference, place, reduced_dims, space_of
 from fusekit.errors import CannotLower
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var
+from fusekit.index import Div, Form, Mod, Var
 from fusekit.ir import Graph, Guard
 
 REDUCE, STORE = "fk.reduce", "fk.store"
@@ -114,11 +114,40 @@ def _reduction(graph: Graph, op: NodeId, reference: Reference, loops: Space) -> 
     placed = place(shape, reference, loops.index)
     inside = free_of(placed.index[k] for k in dims)
     kept = tuple(form for k, form in enumerate(placed.index) if k not in dims)
-    if mixed := inside & free_of(kept):
+    if mixed := _mixed([placed.index[k] for k in sorted(dims)], kept):
         raise CannotLower(f"{op}: the loop over {min(v.name for v in mixed)} mixes what it folds and what it keeps")
     guards = _guards(placed.index, placed.guards, loops, shape)
     over = (inside | free_of(guard.form for guard in placed.guards)) - free_of(kept)
     return Plan(op, graph.operands(op)[0], placed.index, guards, kept, over)
+
+
+def _mixed(folded: Sequence[Form], kept: Sequence[Form]) -> frozenset[Var]:
+    """Loops that a reduction would both fold and keep.
+
+    A loop that it keeps may shift those that it folds, as an aligned split's row does: where the kept index tells its
+    iteration, the shift is one number, and the folded loops still go once through all elements.
+    """
+    own = free_of(kept)
+    mixed = free_of(folded) & own
+    if not mixed <= frozenset[Var]().union(*map(_told, kept)):
+        return mixed
+    left = (atom for form in folded for atom, _ in form.terms if not _free(atom) <= own)
+    return frozenset[Var]().union(*map(_free, left)) & own
+
+
+def _free(atom: Var | Div | Mod) -> frozenset[Var]:
+    return Form.of(atom).free
+
+
+def _told(form: Form) -> frozenset[Var]:
+    """The variables of a form that is a number in mixed radix: its value tells each of them."""
+    reach, found = 0, set[Var]()
+    for atom, c in sorted(form.terms, key=lambda term: abs(term[1])):
+        if not isinstance(atom, Var) or abs(c) <= reach:
+            return frozenset()
+        reach += abs(c) * (atom.extent - 1)
+        found.add(atom)
+    return frozenset(found)
 
 
 def _store(graph: Graph, op: NodeId, reference: Reference, loops: Space, anchored: Places) -> Plan:

@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.prepare:
         from fusekit.testing.fuzz_prepare import prepare
 
-        return prepare(range(options.first_seed, options.first_seed + options.programs), job)
+        made, without = prepare(range(options.first_seed, options.first_seed + options.programs), job)
+        print(f"PTX of {made} kernels is kept; {without} programs have none")
+        return 0
     state = State.load(path, options.runner)
     state.retry()
     left = state.left(options.first_seed, options.programs)

@@ -42,10 +42,10 @@ class Job:
 
 
 def program_of(seed: int, job: Job) -> RandomProgram:
-    """The program of a seed: one in ten may end in a line that eager refuses."""
+    """The program of a seed: one in ten may end in a line that eager refuses, but on a GPU, which a bad index ends."""
     every = LARGE.get(job.runner)
     large = every is not None and seed % every == 0
-    return random_program(seed, steps=job.steps, errors=seed % 10 == 9, large=large)
+    return random_program(seed, steps=job.steps, errors=seed % 10 == 9 and job.runner != "cuda", large=large)
 
 
 def run_seed(seed: int, job: Job) -> tuple[Counter[str], Failure | None]:
@@ -53,6 +53,8 @@ def run_seed(seed: int, job: Job) -> tuple[Counter[str], Failure | None]:
     runner = Runner(job.runner)
     try:
         program = program_of(seed, job)
+        if program.accident and runner.device is not None:  # threads in no order: eager itself is not always the same
+            return Counter(programs=1) + _looks(program), None
         trial = _tried(program, runner, seed)
     except Exception as error:  # the fuzz goes on, whatever one program does to it
         return Counter(WRONG), Failure(seed, f"{type(error).__name__}: {error}", "", f"# seed {seed}")

@@ -10,7 +10,7 @@ import random
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -60,12 +60,15 @@ class _Maker:
         c = self.choose
         exact = not c.chance(35)
         placements = self._placements(Arguments(c, exact, self.large), arguments)
-        names = list(NAMES[: len(placements[0].arguments)])
+        names: list[str] = list(NAMES[: len(placements[0].arguments)])
         self.spaces = [{"torch": torch, **dict(zip(names, one.make(), strict=True))} for one in placements]
         lines, steps = Lines(c, self.spaces, names, exact), list[Step]()
-        count = c.number(fewest, most)
+        is_drawn = isinstance(c.choices, Drawn)
+        count = most if is_drawn else c.number(fewest, most)
         for _ in range(3 * count):
             if len(steps) == count:
+                break
+            if is_drawn and len(steps) >= fewest and not c.chance(90):  # one choice a line: that shrinks well
                 break
             made = lines.line()
             if made is None:
@@ -132,7 +135,7 @@ class _Saved:
 
     space: Space
     names: Space
-    metadata: list[tuple[torch.Tensor, torch.Size, tuple[int, ...], int]]
+    metadata: list[tuple[torch.Tensor, torch.Size, tuple[int, ...], Any]]
     memory: list[tuple[torch.Tensor, torch.Tensor]]
 
     @staticmethod

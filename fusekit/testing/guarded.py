@@ -126,7 +126,7 @@ def _watched(name: str, access: Callable[..., Any], memory: _Memory) -> Callable
 
 def _watched_room(make: Callable[..., int], memory: _Memory) -> Callable[..., int]:
     def watched(*args: int) -> int:
-        first, last = args[-2:] if len(args) > 1 else (0, args[0])
+        *_, first, last = (0, *args)
         base = make(*args)
         memory.copies.append((base + first, base + last))
         return base

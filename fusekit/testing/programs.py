@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 _NUMBERS = count()
+_MADE = re.compile(r"torch\.(tensor|arange)\(([^()]*)\)")
 NAMES = ("a", "b", "c", "d", "e", "f")
 SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0)
 
@@ -73,7 +75,7 @@ class Placement:
         return out
 
     def _argument(self, view: View, base: torch.Tensor) -> torch.Tensor:
-        if self.buffers[view.buffer].joined and base.numel():
+        if self.buffers[view.buffer].joined and base.numel() and base.device.type == "cpu":
             # from the first element on: element offsets then count from another storage object
             part = torch.from_numpy(np.asarray(base.numpy())[view.offset :])
             return part.as_strided(view.shape, view.strides, 0)
@@ -154,7 +156,13 @@ class RandomProgram:
     @property
     def function(self) -> Callable[..., tuple[object, ...]]:
         """The program as a function that has source lines."""
+        return self.function_on(None)
+
+    def function_on(self, device: str | None) -> Callable[..., tuple[object, ...]]:
+        """The same with the tensors that it makes itself on a device."""
         name, source = f"<random program {next(_NUMBERS)}>", self.source
+        if device is not None:
+            source = _MADE.sub(rf"torch.\1(\2, device={device!r})", source)
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         space: dict[str, object] = {"torch": torch}
         exec(compile(source, name, "exec"), space)

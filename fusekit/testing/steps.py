@@ -210,7 +210,7 @@ def _in_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
             f"{name}.floor_divide_(2)",
         ]
     elif b.exact:
-        texts += [f"{name}.div_({other})", f"{name}.floor_()", f"{name}.relu_()", f"{name}.sign_()"]
+        texts += [f"{name}.div_({other if is_tensor else 2})", f"{name}.floor_()", f"{name}.relu_()", f"{name}.sign_()"]
     else:
         texts += [f"{name}.{f}_()" for f in ("exp", "sigmoid", "tanh", "sin", "relu")]
         texts += [f"{name}.div_(3)", f"{name}.mul_(0.3)"]
@@ -325,7 +325,7 @@ def _pure(b: Lines, name: str, t: torch.Tensor) -> str | None:
             f"{name}.sign()",
         ]
         texts += (
-            [f"{name}.nan_to_num()", f"{name}.floor()", f"{name} / {other}", f"torch.isnan({name})"]
+            [f"{name}.nan_to_num()", f"{name}.floor()", f"{name} / {other if is_tensor else 2}", f"torch.isnan({name})"]
             if t.is_floating_point()
             else []
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from fusekit.testing.runners import Runner
 Verdict = Literal["right", "wrong", "refused"]
 CALLS = (0, 1, 0)  # the last one meets a plan that is there
 EXACT = Tolerance(bitwise=True)
+Make = Callable[[], list[torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,18 @@ class Trial:
 
 def try_program(program: RandomProgram, runner: Runner, seed: int = 0) -> Trial:
     """Run the calls of a program, each on arguments of its own, and compare each with eager."""
-    fn = program.function
+    makes = [partial(program.make, call, runner.device) for call in CALLS]
+    return try_calls(program.function_on(runner.device), makes, program.exact, runner, seed)
+
+
+def try_calls(fn: Callable[..., object], makes: Sequence[Make], exact: bool, runner: Runner, seed: int = 0) -> Trial:
+    """Call a function with what each of ``makes`` makes, through one callable, and compare each call with eager."""
     candidate = runner.callable_of(fn)
     trial = Trial("right")
     launches: list[tuple[int, int, int]] = []
-    for number, call in enumerate(CALLS):
-        make = partial(program.make, call, runner.device)
+    for number, make in enumerate(makes):
         with runner.running(seed):
-            report, has_raised, near = _call(fn, candidate, make, program.exact)
+            report, has_raised, near = _call(fn, candidate, make, exact)
         run = getattr(candidate, "last_run", None)
         if run is not None:
             launches.append((run.kernels, run.extern_calls, run.copies))
@@ -57,7 +62,7 @@ def try_program(program: RandomProgram, runner: Runner, seed: int = 0) -> Trial:
 
 
 def _call(
-    fn: Callable[..., object], candidate: Callable[..., Any], make: Callable[[], list[torch.Tensor]], exact: bool
+    fn: Callable[..., object], candidate: Callable[..., Any], make: Make, exact: bool
 ) -> tuple[CheckReport, bool, bool]:
     """(the comparison, does eager raise?, was the measured bound needed?)."""
     with torch.no_grad():

@@ -27,6 +27,7 @@ SENTENCES: dict[str, str] = {
     "flush-check": "eager has made these writes when it raises for an index out of bounds",
     "check-index": "{op} raises for an index out of bounds: the indices are looked at before anything uses them",
     "flush-library-call": "a library call reads or writes this block",
+    "flush-conservative": "byte ranges of two accesses cross, and one of them writes: a barrier",
     "flush-cut": "the program asks for a boundary here (fk.cut)",
     "flush-accident": "eager's result depends on its own loop order: this op runs in eager on real memory",
     "flush-no-relation": "no closed relation between this access and a pending write",
@@ -40,6 +41,14 @@ SENTENCES: dict[str, str] = {
     "number-is-parameter": "{name} differs from call to call: a kernel parameter",
     "is-computed": "no view: {op} makes it",
     "allocated": "its bytes lie as {chain} of its dimensions",
+    # tidy
+    "casts-joined": "{between} in between holds every value: one cast",
+    "cast-and-back": "{dtype} holds every value: there and back is nothing",
+    "undone-twice": "{op} of {op} gives what was there",
+    "before-repeat": "{op} is computed for {few} elements, not for their {many} repetitions",
+    "views-joined": "views of views are one index",
+    "parts-of-one": "{parts} parts of one tensor, put together as they were",
+    "computed-already": "{op} is the same",
     # output-aliases
     "view-of-argument": "a view of {base}: nothing is computed, and the view is made after the launches",
     "stored-in-base": "only a view of {base}, which is stored; the view is made after the launches",
@@ -71,8 +80,8 @@ SENTENCES: dict[str, str] = {
     "shares-memory": "one store overwrites what the other's value reads",
     "shares-values": "the stores share values or loads",
     "same-space": "the stores run over one iteration space",
-    "space-differs": "the spaces {first} and {second} differ and no byte is shared: one kernel would save only a "
-    "launch; one shape, or a tensor that both read, would join them",
+    "space-differs": "iteration spaces differ ({first} against {second}) and no byte is shared: one kernel would save "
+    "only a launch; one shape, or a tensor that both read, would join them",
     "reductions-differ": "one reduces the dimensions {first}, the other {second}, and no byte is shared: one kernel "
     "would save only a launch; reducing the same dimensions, or a tensor that both read, would join them",
     "too-large": "one kernel of both would hold {values} ops, over {limit}; SegmentOps({option}={values}) allows it",

@@ -25,7 +25,7 @@ class FakeLaunch:
 
     made: list[FakeLaunch]
 
-    def __init__(self, function: Ptx, grid: Sequence[int], block: Sequence[int]):
+    def __init__(self, function: Ptx, grid: Sequence[int], block: Sequence[int], together: bool = False):
         self.source, self.grid, self.block, self.calls = function, grid, block, 0
         FakeLaunch.made.append(self)
 

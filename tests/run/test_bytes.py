@@ -88,7 +88,8 @@ def test_a_lookup_reads_what_it_looks_up() -> None:
     s = fk.explore(torch.nn.functional.embedding, index, table).summary()
     assert s.bytes_moved == s.bytes_least == 40 * 8 + 2 * 40 * 64 * 4
     few = fk.explore(torch.nn.functional.embedding, index.repeat(1000), table[:10].clone()).summary()
-    assert few.bytes_moved == 40_000 * 8 + (10 + 40_000) * 64 * 4
+    looks = 2  # so many indices are read from memory again, after all were found to be good
+    assert few.bytes_moved == looks * 40_000 * 8 + (10 + 40_000) * 64 * 4
 
 
 def test_only_what_is_loaded_counts() -> None:

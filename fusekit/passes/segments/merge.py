@@ -31,6 +31,7 @@ class Limits:
 
     values: int
     unrelated: int
+    exact: bool = True
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Merger:
 
     def __post_init__(self) -> None:
         self.judge = Judge(self.graph)
-        self.order = Groups[Bar](len(self.units), order_of(self.graph, self.units))
+        self.order = Groups[Bar](len(self.units), order_of(self.graph, self.units, self.limits.exact))
         self.info = {k: Group.of(self.graph, unit) for k, unit in enumerate(self.units)}
         self.why: dict[int, Reason] = {}
         self.refused: dict[tuple[int, int], Reason] = {}

@@ -4,13 +4,14 @@ them, and where a person puts a boundary."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import networkx as nx
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
+from fusekit.passes.base import is_value_op
 from fusekit.passes.crossing import store_once
 from fusekit.passes.segments.judge import REDUCE, Judge
 from fusekit.passes.segments.merge import Merger
@@ -65,8 +66,8 @@ def _without_a_fold(graph: Graph, unit: Unit, elsewhere: frozenset[NodeId]) -> I
     for chosen in (*([op] for op in folds), folds if len(folds) > 1 else ()):
         values = [graph.results(op)[0] for op in chosen]
         if values:
-            apart, readers = _own_users(graph, frozenset(values), unit.needs, elsewhere)
-            yield stored(apart, readers, because)
+            apart, reads = _own_users(graph, frozenset(values), unit.needs, elsewhere)
+            yield _without_dead(stored(apart, reads, because))
 
 
 def _own_users(
@@ -106,31 +107,65 @@ def _all_nest(made: Graph, before: Graph, unit: Unit) -> bool:
 # ---- what moves fewer bytes ---------------------------------------------------------------------------------------
 
 
-def crossing(merger: Merger, again: bool) -> dict[NodeId, list[NodeId]]:
-    """Values that later kernels read better than compute, each with the ops that read it.
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A kernel of ``ops`` that reads ``values`` from memory; ``owners``: ops of the kernels that compute them."""
+
+    ops: frozenset[NodeId]
+    values: frozenset[NodeId]
+    owners: frozenset[NodeId]
+
+
+def readers(merger: Merger, again: bool) -> list[Reader]:
+    """Kernels that read what an earlier one computes better than compute it again.
 
     ``again``: may what no pass forwards be computed again where that moves fewer bytes? Else it is read.
     """
-    found: dict[NodeId, list[NodeId]] = {}
-    seen: set[NodeId] = set()
+    graph, found = merger.graph, list[Reader]()
+    owner: dict[NodeId, frozenset[NodeId]] = {}  # op -> ops of the first kernel that computes it
     for group in merger.order.ordered():
         info = merger.info[group]
-        if info.is_kernel:
-            shared = info.ops & seen
-            if shared:
-                rim = _rim(merger.graph, info.ops, shared)
-                for value in _cheaper(merger.graph, info.ops, rim) if again else rim:
-                    found[value] = list(dict.fromkeys((*found.get(value, ()), *rim[value])))
-            seen |= info.ops
+        if not info.is_kernel:
+            continue
+        shared = frozenset(op for op in info.ops & owner.keys() if not graph.op(op).forward)
+        if shared:
+            rim = _rim(graph, info.ops, shared)
+            values = _cheaper(graph, info.ops, rim) if again else list(rim)
+            owners = frozenset[NodeId]().union(*(owner[graph.producer(value)] for value in values))
+            if values:
+                found.append(Reader(info.ops, frozenset(values), owners))
+        for op in info.ops:
+            owner.setdefault(op, info.ops)
     return found
+
+
+def shared(graph: Graph, found: Collection[Reader]) -> Graph:
+    """The graph in which these kernels read those values."""
+    reads: dict[NodeId, list[NodeId]] = {}
+    for reader in found:
+        graph, own = _own_users(graph, reader.values, reader.ops, reader.owners)
+        for value, users in own.items():
+            reads[value] = list(dict.fromkeys((*reads.get(value, ()), *users)))
+    return _without_dead(stored(graph, reads, "it is stored once for later kernels"))
+
+
+def _without_dead(graph: Graph) -> Graph:
+    """Less the values that nothing takes any more."""
+    draft, gone = graph.draft("segment"), set[NodeId]()
+    for op in reversed(graph.ops()):
+        if is_value_op(graph, op) and all(gone.issuperset(graph.users(t)) for t in graph.results(op)):
+            gone.add(op)
+            draft.remove(op)
+            for t in graph.results(op):
+                draft.remove(t)
+    return draft.finish().graph if gone else graph
 
 
 def _rim(graph: Graph, ops: frozenset[NodeId], shared: frozenset[NodeId]) -> dict[NodeId, list[NodeId]]:
     """Values that earlier kernels compute too, used by ops that they have not: the last that could be read."""
     found: dict[NodeId, list[NodeId]] = {}
     for op in sorted(shared, key=graph.position):
-        payload = graph.op(op)
-        if payload.target in FREE or getattr(payload, "forward", False):
+        if graph.op(op).target in FREE:
             continue
         for value in graph.results(op):
             users = [user for user in graph.users(value) if user in ops and user not in shared]

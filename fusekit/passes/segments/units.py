@@ -14,7 +14,7 @@ from typing import Literal
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph
 from fusekit.ops.extern import raises_on_data
-from fusekit.passes.base import is_view
+from fusekit.passes.base import is_value_op, is_view
 from fusekit.passes.lookups import CHECK
 from fusekit.why import Reason
 
@@ -59,10 +59,6 @@ def units_of(graph: Graph) -> list[Unit]:
     return found
 
 
-def is_value_op(graph: Graph, op: NodeId) -> bool:
-    return bool(graph.results(op)) and all(graph.is_value(t) for t in graph.results(op))
-
-
 def _cone(graph: Graph, value: NodeId, known: dict[NodeId, frozenset[NodeId]]) -> frozenset[NodeId]:
     """The ops that a value needs."""
     if value not in known:
@@ -77,8 +73,11 @@ def _cone(graph: Graph, value: NodeId, known: dict[NodeId, frozenset[NodeId]]) -
     return known[value]
 
 
-def order_of(graph: Graph, units: list[Unit]) -> Iterator[Order]:
-    """(before, after, why they are two, or None) for every pair of units that the program orders."""
+def order_of(graph: Graph, units: list[Unit], exact: bool = True) -> Iterator[Order]:
+    """(before, after, why they are two, or None) for every pair of units that the program orders.
+
+    Unless ``exact``, a write after a read is a launch after it too, but for stores of one flush.
+    """
     holders: dict[NodeId, list[int]] = {}
     for k, unit in enumerate(units):
         for op in unit.needs:
@@ -87,9 +86,14 @@ def order_of(graph: Graph, units: list[Unit]) -> Iterator[Order]:
         bar = None if ordering.kinds == ("WAR",) else Bar(first, then)
         for a in holders.get(first, ()):
             for b in holders.get(then, ()):
-                yield a, b, bar if a != b else None
+                apart = bar or (None if exact or _is_one_flush(graph, units[a], units[b]) else Bar(first, then))
+                yield a, b, apart if a != b else None
     yield from _calls_in_order(graph, units)
     yield from _errors_in_order(graph, units)
+
+
+def _is_one_flush(graph: Graph, a: Unit, b: Unit) -> bool:
+    return graph.op(a.root).kwarg("flush", a.root) == graph.op(b.root).kwarg("flush", b.root)
 
 
 def _calls_in_order(graph: Graph, units: list[Unit]) -> Iterator[Order]:

@@ -166,6 +166,70 @@ def _store_lanes(name: str, count: int) -> Any:
     return store_lanes
 
 
+def _load_within(name: str, count: int) -> Any:
+    def load_within(context: Any, base: Any, at: Any, first: Any, last: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            base, at, first, last = args
+            end = builder.add(at, I64(count))
+            start, end = (builder.icmp_signed("<=", a, b) for a, b in ((first, at), (end, last)))
+            with builder.if_else(builder.and_(start, end)) as (inside, across):
+                with inside:
+                    all_at_once = split(builder, read_words(builder, (base, at), name, count, GLOBAL), name, count)
+                    one = builder.block
+                with across:
+                    each = []
+                    for k in range(count):
+                        place = builder.add(at, I64(k))
+                        is_inside = builder.and_(
+                            builder.icmp_signed("<=", first, place), builder.icmp_signed("<", place, last)
+                        )
+                        before = builder.block
+                        with builder.if_then(is_inside):
+                            value = split(builder, read_words(builder, (base, place), name, 1, GLOBAL), name, 1)[0]
+                            read = builder.block
+                        each.append(_either(builder, (value, read), (ir.Constant(value.type, 0), before)))
+                    other = builder.block
+            return cgutils.pack_array(
+                builder, [_either(builder, (a, one), (b, other)) for a, b in zip(all_at_once, each, strict=True)]
+            )
+
+        kind = types.UniTuple(REGISTERS[name], count)
+        return kind(types.int64, types.int64, types.int64, types.int64), build
+
+    return load_within
+
+
+def _either(builder: Any, *ways: tuple[Any, Any]) -> Any:
+    """The value of the block that control came from."""
+    node = builder.phi(ways[0][0].type)
+    for value, block in ways:
+        node.add_incoming(value, block)
+    return node
+
+
+def _store_masked(name: str, count: int) -> Any:
+    def store_masked(context: Any, base: Any, at: Any, value: Any, mask: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            values, wanted = ([builder.extract_value(arg, k) for k in range(count)] for arg in args[2:])
+            every = wanted[0]
+            for one in wanted[1:]:
+                every = builder.and_(every, one)
+            with builder.if_else(every) as (whole, parts):
+                with whole:
+                    write_words(builder, args, joined(builder, values, name), name, count, GLOBAL)
+                with parts:
+                    for k, (one, lane) in enumerate(zip(wanted, values, strict=True)):
+                        with builder.if_then(one):
+                            place = (args[0], builder.add(args[1], I64(k)))
+                            write_words(builder, place, joined(builder, [lane], name), name, 1, GLOBAL)
+            return context.get_dummy_value()
+
+        lanes, bools = types.UniTuple(REGISTERS[name], count), types.UniTuple(types.boolean, count)
+        return types.void(types.int64, types.int64, lanes, bools), build
+
+    return store_masked
+
+
 def is_between(builder: Any, lane: int, first: Any, last: Any) -> Any:
     """first <= lane < last."""
     return builder.and_(
@@ -188,6 +252,8 @@ def _names() -> dict[str, Any]:
                 out[f"store_{word}{tail}"] = _store(name, count, space)
             if count > 1:
                 out[f"store_lanes_{tail}"] = _store_lanes(name, count)
+                out[f"load_within_{tail}"] = _load_within(name, count)
+                out[f"store_masked_{tail}"] = _store_masked(name, count)
     return {name: _named(name, build) for name, build in out.items()}
 
 

@@ -94,7 +94,7 @@ def _storer(name: str) -> Callable[..., None]:
     return PLAIN[f"store_{name}"]
 
 
-def _memory(name: str, count: int, load: Callable[..., Any], store: Callable[..., None]) -> tuple[Any, Any, Any]:
+def _memory(name: str, count: int, load: Callable[..., Any], store: Callable[..., None]) -> tuple[Any, ...]:
     def loaded(base: int, at: int) -> Any:
         _aligned(base, at, name, count)
         lanes = tuple(load(base, int(at) + k) for k in range(count))
@@ -110,17 +110,30 @@ def _memory(name: str, count: int, load: Callable[..., Any], store: Callable[...
         for k in range(max(first, 0), min(last, count)):
             store(base, int(at) + k, value[k])
 
-    return loaded, stored, stored_lanes
+    def loaded_within(base: int, at: int, first: int, last: int) -> Any:
+        if first <= at and at + count <= last:
+            return loaded(base, at)
+        return tuple(load(base, k) if first <= k < last else load(base, first) * 0 for k in range(at, at + count))
+
+    def stored_masked(base: int, at: int, value: Any, mask: Any) -> None:
+        if all(mask):
+            stored(base, at, value)
+            return
+        for k, (lane, wanted) in enumerate(zip(value, mask, strict=True)):
+            if wanted:
+                store(base, int(at) + k, lane)
+
+    return loaded, stored, stored_lanes, loaded_within, stored_masked
 
 
 for _name in WIDTHS:
     for _count in (1, *lane_counts(_name)):
         _tail = f"{_name}x{_count}" if _count > 1 else _name
-        _loaded, _stored, _lanes = _memory(_name, _count, _loader(_name), _storer(_name))
+        _loaded, _stored, _lanes, _within, _masked = _memory(_name, _count, _loader(_name), _storer(_name))
         NAMES |= {f"load_{_tail}": _loaded, f"load_shared_{_tail}": _loaded}
         NAMES |= {f"store_{_tail}": _stored, f"store_shared_{_tail}": _stored}
         if _count > 1:
-            NAMES[f"store_lanes_{_tail}"] = _lanes
+            NAMES |= {f"store_lanes_{_tail}": _lanes, f"load_within_{_tail}": _within, f"store_masked_{_tail}": _masked}
 
 
 def shared_memory(size: int) -> int:

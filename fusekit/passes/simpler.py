@@ -1,0 +1,152 @@
+"""Rules of ``tidy``: a simpler value that has the same bits, and why it may stand for the one given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from fusekit import dtypes
+from fusekit.dtypes import DType
+from fusekit.index import Form, Var, loop_vars
+from fusekit.ir import Guard, is_tuple
+from fusekit.passes.rewrite import Rewriter
+from fusekit.passes.values import APPLY, CAST, LOAD, OVERLAY, WINDOW, Value, put, value_index
+from fusekit.why import Reason
+
+Simpler = tuple[Value, Reason]
+Rule = Callable[[Rewriter, Value], "Simpler | None"]
+Part = tuple[Value, tuple[Form, ...], tuple[Guard, ...]]
+"""What an overlay puts, at which index, where."""
+
+DIGITS = {dtypes.F16: 11, dtypes.BF16: 8, dtypes.F32: 24, dtypes.F64: 53}  # of the significand
+INVOLUTIONS = ("aten.neg.default", "aten.bitwise_not.default")
+
+
+def casts(rewriter: Rewriter, v: Value) -> Simpler | None:
+    """A cast of a cast, where the type between holds every value of the first."""
+    between = _cast(v)
+    inner = None if between is None else _cast(between)
+    if between is None or inner is None or not holds(between.dtype, inner.dtype):
+        return None
+    if inner.dtype != v.dtype:
+        return rewriter.values.cast(inner, v.dtype), Reason.of("casts-joined", between=between.dtype.name)
+    if v.dtype == dtypes.BF16:  # eager's rounding to bfloat16 makes one NaN of all
+        return None
+    return inner, Reason.of("cast-and-back", dtype=between.dtype.name)
+
+
+def _cast(v: Value) -> Value | None:
+    """What a cast is of; None for anything else."""
+    if len(v.operands) != 1 or v.operands[0].dtype == v.dtype or v.operands[0].shape != v.shape:
+        return None
+    is_copy = v.kind == APPLY and v.detail[0] == "aten._to_copy.default"
+    return v.operands[0] if v.kind == CAST or is_copy else None
+
+
+def holds(wide: DType, narrow: DType) -> bool:
+    """Is every value of ``narrow`` one of ``wide``?"""
+    if dtypes.BOOL in (wide, narrow):
+        return narrow == dtypes.BOOL
+    if wide.is_floating:
+        if narrow.is_floating:
+            return wide.width > narrow.width
+        return wide != dtypes.F16 and 8 * narrow.width <= DIGITS[wide]
+    if narrow.is_floating or wide.width <= narrow.width:
+        return False
+    return wide != dtypes.U8 or narrow == dtypes.U8
+
+
+def pairs(rewriter: Rewriter, v: Value) -> Simpler | None:
+    """``-(-x)`` is x, with every sign of zero and NaN; so are two ``not``."""
+    if v.kind != APPLY or len(v.operands) != 1:
+        return None
+    target, inner = v.detail[0], v.operands[0]
+    if inner.kind != APPLY or inner.detail[0] != target or inner.operands[0].dtype != v.dtype:
+        return None
+    if target in INVOLUTIONS or (target == "aten.logical_not.default" and v.dtype == dtypes.BOOL):
+        return inner.operands[0], Reason.of("undone-twice", op=str(target))
+    return None
+
+
+def repeats(rewriter: Rewriter, v: Value) -> Simpler | None:
+    """An op on one tensor, of a view that has more elements than the tensor: the op goes in front."""
+    if v.kind not in (APPLY, CAST) or len(set(v.operands)) != 1 or v.operands[0].kind != WINDOW:
+        return None
+    view = v.operands[0]
+    source = view.operands[0]
+    if prod(source.shape) >= prod(view.shape) or v.shape != view.shape or not source.shape:
+        return None
+    made = rewriter.values.raw(v.kind, v.detail, (source,) * len(v.operands), source.shape, v.dtype)
+    what = str(v.detail[0]) if v.kind == APPLY else CAST
+    reason = Reason.of("before-repeat", op=what, few=prod(source.shape), many=prod(view.shape))
+    return rewriter.values.window(made, value_index(view), view.shape), reason
+
+
+def windows(rewriter: Rewriter, v: Value) -> Simpler | None:
+    """A view of a view, or one that changes nothing."""
+    if v.kind != WINDOW:
+        return None
+    made = rewriter.values.window(v.operands[0], value_index(v), v.shape)
+    return None if made is v else (made, Reason.of("views-joined"))
+
+
+def parts(rewriter: Rewriter, v: Value) -> Simpler | None:
+    """Parts of one tensor put together again as they were."""
+    if v.kind != OVERLAY:
+        return None
+    base, found = _parts_of(v)
+    source, index, _ = found[0]
+    if any((s, i) != (source, index) for s, i, _ in found):
+        return _loaded(rewriter, v, found)
+    below = (base.operands[0], value_index(base)) if base.kind == WINDOW else (base, loop_vars(v.shape))
+    if below != (source, index) and not _covers([where for _, _, where in found]):
+        return None
+    return rewriter.values.window(source, index, v.shape), Reason.of("parts-of-one", parts=len(found))
+
+
+def _parts_of(v: Value) -> tuple[Value, list[Part]]:
+    """What lies below a chain of overlays, and the chain, last one first."""
+    found: list[Part] = []
+    while v.kind == OVERLAY:
+        value, index, where = v.operands[1], value_index(v), v.detail[1]
+        assert is_tuple(where)
+        if value.kind == WINDOW:
+            value, index = value.operands[0], put(value_index(value), index, value.shape)
+        found.append((value, index, tuple(g for g in where if isinstance(g, Guard))))
+        v = v.operands[0]
+    return v, found
+
+
+def _loaded(rewriter: Rewriter, v: Value, found: list[Part]) -> Simpler | None:
+    """Parts that were loaded each for itself, and lie in memory as they are put together: a load of the whole."""
+    if any(s.kind != LOAD or s.dtype != v.dtype for s, _, _ in found) or not _covers([w for _, _, w in found]):
+        return None
+    loads = [(rewriter.loaded(s), index) for s, index, _ in found]
+    addresses = {(block, layout.address(index)) for (block, layout), index in loads}
+    if len(addresses) != 1:
+        return None
+    made = rewriter.load(next(iter(addresses))[1], v, list(dict.fromkeys(s for s, _, _ in found)))
+    return None if made is None else (made, Reason.of("parts-of-one", parts=len(found)))
+
+
+def _covers(wheres: list[tuple[Guard, ...]]) -> bool:
+    """Do intervals along one dimension together hold all of it?"""
+    spans: list[tuple[int, int]] = []
+    seen: set[Var] = set()
+    for where in wheres:
+        if not where:
+            return True
+        (guard, *more), terms = where, where[0].form.terms
+        if more or len(terms) != 1 or terms[0][1] != 1 or not isinstance(terms[0][0], Var):
+            return False
+        seen.add(terms[0][0])
+        spans.append((-guard.form.const, guard.extent - guard.form.const))
+    at = 0
+    for low, high in sorted(spans):
+        if low > at:
+            return False
+        at = max(at, high)
+    return len(seen) == 1 and at >= next(iter(seen)).extent
+
+
+RULES: tuple[Rule, ...] = (casts, pairs, windows, parts, repeats)

@@ -18,6 +18,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph, GraphDiff, print_graph
 from fusekit.ir import diff as graph_diff
 from fusekit.lower import Kernel
+from fusekit.lower.record import race_record
 from fusekit.passes.segments.record import why_apart
 from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
 from fusekit.progress import progress
@@ -129,6 +130,8 @@ class Exploration:
             )
         said = (e for step in self.steps for e in step.explanations)
         found = tuple(e for e in said if wanted <= set(e.subject) or (second is None and first in e.evidence))
+        if second is None and (kernel := self._compiled.kernels.get(NodeId(first))) is not None:
+            found += race_record(self.graph, NodeId(first), kernel.races)
         return found or self._why_apart(first, second)
 
     def _why_apart(self, first: str, second: str | None) -> tuple[Explanation, ...]:

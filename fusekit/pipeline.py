@@ -15,10 +15,11 @@ from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.lower.kernel import Precision
 from fusekit.passes import PIPELINE, AliasGroups, Functionalize, Pass, SchedulePass, SegmentOps, UserPass, as_pass
 from fusekit.run.compile import compile_kernel
+from fusekit.run.cuda import describe, device_count
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import Plan, make_plan
-from fusekit.schedule import Target, choose, simple
+from fusekit.schedule import Scheduler, Target, choose, fitted, simple
 from fusekit.why import Explanation, Trial
 
 _NOT_YET = {"random": "eager", "tune": False, "cuda_graph": False}
@@ -121,7 +122,7 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
     proven: tuple[Invariant, ...] = PROGRAM  # of every trace
     for one in options.passes:
         if isinstance(one, SchedulePass):
-            one = replace(one, target=target)
+            one = replace(one, target=target, schedulers=_fitted(one.schedulers, graph, options))
         if options.alias == "conservative" and isinstance(one, AliasGroups | Functionalize | SegmentOps):
             one = replace(one, exact=False)
         _refuse_out_of_place(one, steps[-1].graph, proven)
@@ -135,6 +136,13 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
     if options.strict:
         _refuse_library_calls(steps)
     return tuple(steps)
+
+
+def _fitted(schedulers: tuple[Scheduler, ...], graph: Graph, options: Options) -> tuple[Scheduler, ...]:
+    """The schedulers for the device that the kernels will run on, where there is one."""
+    if backend_of(graph, options.backend) != "cuda" or not device_count():
+        return schedulers
+    return fitted(schedulers, describe(0).multiprocessors)
 
 
 def _refuse_out_of_place(one: Pass, graph: Graph, proven: tuple[Invariant, ...]) -> None:

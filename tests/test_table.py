@@ -2,11 +2,14 @@
 
 import importlib.util
 import sys
+from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
+import fusekit as fk
 from fusekit.programs import PROGRAMS, PROGRAMS_REAL
 
 SCRIPT = Path(__file__).parent.parent / "docs" / "make_table.py"
@@ -65,3 +68,17 @@ def test_a_row_that_misses_its_bounds_says_so() -> None:
     assert good.problem is None
     assert "2 / 0 / 0 / 0" in TABLE.Row(softmax, TABLE.USUAL, "cpu", (2, 0, 0, 0), 100, 100).problem
     assert "1.500" in TABLE.Row(softmax, TABLE.USUAL, "cpu", (1, 0, 0, 0), 150, 100).problem
+
+
+@pytest.mark.parametrize("backend", TABLE.BACKENDS)
+def test_no_two_kernels_of_a_gpt2_block_could_be_one(backend: str) -> None:
+    """Each pair is refused when it is asked for, and the record says why."""
+    program = next(p for p in PROGRAMS_REAL if p.name == "gpt2_block")
+    with torch.no_grad():
+        x = fk.explore(program.fn, *program.make((32, 128), torch.float32), options=fk.Options(backend=backend))
+    kernels = [s.id for s in x.segments if s.kernel is not None]
+    assert len(kernels) > 1
+    for first, then in combinations(kernels, 2):
+        assert x.why(first, then)
+        with pytest.raises(fk.FusekitError, match="cannot be one kernel"):
+            x.what_if(merge=(first, then))

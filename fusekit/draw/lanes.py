@@ -6,7 +6,7 @@ Everything has its place by arithmetic, so no layout engine is asked.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log2
 
@@ -14,6 +14,7 @@ from fusekit.draw.dot import wrap
 from fusekit.draw.escape import clean, prose, shorten
 from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, text_width
 from fusekit.draw.notes import Notes, op_facts
+from fusekit.draw.races import Row, badge, measure, record, rows_of
 from fusekit.draw.segments import Kernels, segment_tip, tab_of
 from fusekit.draw.svg import box, canvas, element, number, seal, words
 from fusekit.draw.touches import Column, Lane, Touch, columns_of, flows_of, lanes_of, orders_of
@@ -55,7 +56,10 @@ def lanes_svg(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: st
         *(text_width(row, SMALL) + 2 * MARGIN for row in rows),
         text_width(shorten(title, 90), TITLE, bold=True) + 2 * MARGIN,
     )
-    root = canvas(width, frame.height)
+    races, more = rows_of(graph, kernels)
+    wide, high = measure(races, more)
+    width = max(width, wide + 2 * MARGIN)
+    root = canvas(width, frame.height + high)
     root.append(words(MARGIN, 26, shorten(title, 90), TITLE, bold=True))
     root.extend(words(MARGIN, 41 + 12 * k, row, SMALL, "muted") for k, row in enumerate(rows))
     root.extend(_bands(graph, notes, kernels, columns, frame))
@@ -64,12 +68,14 @@ def lanes_svg(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: st
         root.extend(_lane(graph, lane, frame))
     boxes = {(t.column, lane.block): _rect(t, lane, frame) for lane in lanes for t in lane.touches}
     root.extend(_flows(graph, columns, lanes, boxes))
-    chips, arrows = _orders(graph, notes, columns, lanes, boxes)
+    chips, arrows = _orders(graph, notes, columns, lanes, boxes, _numbers(columns, races))
     root.extend(arrows)
     for lane in lanes:
         root.extend(_box(graph, notes, columns, lane, touch, boxes[touch.column, lane.block]) for touch in lane.touches)
     root.extend(chips)
-    desc = f"{title}. {said}. " + " ".join(_sentence(graph, columns, lane) for lane in lanes)
+    root.extend(record(races, more, MARGIN, frame.height))
+    told = [_sentence(graph, columns, lane) for lane in lanes] + [f"{r.text}: {r.said}." for r in races]
+    desc = f"{title}. {said}. " + " ".join(told)
     return seal(root, title, desc, "fusekit"), desc
 
 
@@ -200,7 +206,8 @@ def _box(
     return group
 
 
-Rects = dict[tuple[int, NodeId], tuple[float, float, float, float]]
+Rect = tuple[float, float, float, float]
+Rects = dict[tuple[int, NodeId], Rect]
 
 
 def _flows(graph: Graph, columns: list[Column], lanes: list[Lane], boxes: Rects) -> Iterator[ET.Element]:
@@ -209,21 +216,46 @@ def _flows(graph: Graph, columns: list[Column], lanes: list[Lane], boxes: Rects)
         yield _line(boxes[first, block], boxes[then, block], "line", 1.0, columns[first].node, columns[then].node)
 
 
+Numbers = dict[tuple[int, int, NodeId], list[Row]]
+"""(column of a load, of a store, block) -> rows of the race record about them."""
+
+
+def _numbers(columns: list[Column], races: list[Row]) -> Numbers:
+    found: Numbers = {}
+    for row in races:
+        column = {op: k for k, c in enumerate(columns) if c.segment in (None, row.segment) for op in c.ops}
+        for block, load, store in row.pairs:
+            if load in column and store in column:
+                rows = found.setdefault((column[load], column[store], block), [])
+                if row not in rows:
+                    rows.append(row)
+    return found
+
+
 def _orders(
-    graph: Graph, notes: Notes, columns: list[Column], lanes: list[Lane], boxes: Rects
+    graph: Graph, notes: Notes, columns: list[Column], lanes: list[Lane], boxes: Rects, numbers: Numbers
 ) -> tuple[list[ET.Element], list[ET.Element]]:
-    """(chips with the letters, arrows) of the orderings that do not follow from others."""
+    """(chips with the letters, arrows) of the orderings that do not follow from others; at the arrow from a load to a
+    store of one launch the numbers of their rows in the race record, or else at the store's corner."""
     chips, arrows, taken = [], [], list(boxes.values())
+    left = dict(numbers)
     for first, then, block, ordering, ops in orders_of(graph, columns, lanes):
         a, b = boxes[first, block], boxes[then, block]
-        arrow = _line(a, b, "hazard", 1.5, columns[first].node, columns[then].node)
+        rows = left.pop((first, then, block), [])
+        between = [r for (k, home), r in boxes.items() if home == block and first < k < then]
+        arrow = _line(a, b, "hazard", 1.5, columns[first].node, columns[then].node, between)
         kinds = " ".join(ordering.kinds)
         said = "\n".join((f"{kinds}{f' on {ordering.where}' if ordering.where else ''}", *notes.reasons(*ops)))
         arrow.insert(0, element("title", prose(said)))
         arrows.append(arrow)
         width = text_width(kinds, TINY, bold=True) + 8
-        if spot := _free_spot(a, b, width, taken):
-            taken.append((*spot, width, 13.0))
+        room = width + 15 * len(rows)
+        if spot := _free_spot(a, b, room, taken, between):
+            taken.append((*spot, room, 13.0))
+            chips += [e for k, row in enumerate(rows) for e in badge(spot[0] + width + 9 + 15 * k, spot[1] + 6.5, row)]
+        elif rows:
+            left[first, then, block] = rows
+        if spot:
             group = element(
                 "g",
                 id=f"{clean(ops[0])}=>{clean(ops[1])}",
@@ -234,23 +266,42 @@ def _orders(
             group.append(box(*spot, width, 13, 6.5, "hazard_tint", "hazard"))
             group.append(words(spot[0] + width / 2, spot[1] + 9.5, kinds, TINY, "hazard", bold=True, anchor="middle"))
             chips.append(group)
+    corners: dict[tuple[int, NodeId], int] = {}
+    for (_, then, block), rows in left.items():
+        if (then, block) not in boxes:
+            continue
+        x, y, w, _ = boxes[then, block]
+        for row in rows:
+            place = corners[then, block] = corners.get((then, block), -1) + 1
+            chips += badge(x + w - 1 - 15 * place, y + 2, row)
     return chips, arrows
 
 
-def _ends(
-    a: tuple[float, float, float, float], b: tuple[float, float, float, float]
-) -> tuple[float, float, float, float]:
-    return a[0] + a[2], a[1] + a[3] / 2, b[0], b[1] + b[3] / 2
+def _ends(a: Rect, b: Rect, between: Sequence[Rect] = ()) -> tuple[float, float, float, float]:
+    """From the side of one box to that of the other: level where that passes no box between them, else straight."""
+    y0, y1 = a[1] + a[3] / 2, b[1] + b[3] / 2
+    if any(_crosses((a[0] + a[2], y0, b[0], y1), box) for box in between):
+        low, high = max(a[1], b[1]) + 6, min(a[1] + a[3], b[1] + b[3]) - 6
+        edges = [y for box in between for y in (box[1] - 6, box[1] + box[3] + 6)]
+        levels = [
+            y
+            for y in (low, high, *edges)
+            if low <= y <= high and not any(v - 5 < y < v + h + 5 for _, v, _, h in between)
+        ]
+        if levels:
+            y0 = y1 = min(levels, key=lambda y: abs(y - (y0 + y1) / 2))
+    return a[0] + a[2], y0, b[0], y1
 
 
-def _free_spot(
-    a: tuple[float, float, float, float],
-    b: tuple[float, float, float, float],
-    width: float,
-    taken: list[tuple[float, float, float, float]],
-) -> tuple[float, float] | None:
+def _crosses(line: tuple[float, float, float, float], box: Rect) -> bool:
+    x0, y0, x1, y1 = line
+    sides = [y0 + (x - x0) / max(x1 - x0, 1e-6) * (y1 - y0) for x in (box[0], box[0] + box[2])]
+    return min(sides) < box[1] + box[3] + 2 and max(sides) > box[1] - 2
+
+
+def _free_spot(a: Rect, b: Rect, width: float, taken: list[Rect], between: list[Rect]) -> tuple[float, float] | None:
     """A place for a chip on the arrow where it covers nothing; None: its words are in the tooltip only."""
-    x0, y0, x1, y1 = _ends(a, b)
+    x0, y0, x1, y1 = _ends(a, b, between)
     for t in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8):
         x, y = x0 + t * (x1 - x0) - width / 2, y0 + t * (y1 - y0) - 6.5
         if all(x + width < u - 1 or u + w < x - 1 or y + 13 < v or v + h < y for u, v, w, h in taken):
@@ -258,15 +309,8 @@ def _free_spot(
     return None
 
 
-def _line(
-    a: tuple[float, float, float, float],
-    b: tuple[float, float, float, float],
-    color: str,
-    width: float,
-    tail: str,
-    head: str,
-) -> ET.Element:
-    x0, y0, x1, y1 = _ends(a, b)
+def _line(a: Rect, b: Rect, color: str, width: float, tail: str, head: str, between: Sequence[Rect] = ()) -> ET.Element:
+    x0, y0, x1, y1 = _ends(a, b, between)
     length = max(((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5, 1e-6)
     ux, uy = (x1 - x0) / length, (y1 - y0) / length
     group = element(

@@ -12,15 +12,14 @@ from fusekit.draw.orders import hazards, shown_orders
 from fusekit.draw.parts import Cut, Edge, Frame, Part, Picture, Record, Tab
 from fusekit.draw.program import input_capsules, last_row
 from fusekit.draw.traffic import traffic_text
-from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
+from fusekit.draw.words import bytes_text, plural, segment_text
 from fusekit.ids import NodeId
-from fusekit.index import Div, Form, Mod, print_form
 from fusekit.ir import Graph
-from fusekit.memory.inverse import Kind, locate
+from fusekit.lower.program import Snapshot
+from fusekit.lower.record import access_text
 
 if TYPE_CHECKING:
     from fusekit.lower.kernel import Kernel
-    from fusekit.memory.races import Access
 
 Kernels = Mapping[NodeId, "Kernel"]
 RACES = 8  # rows of a record
@@ -83,8 +82,7 @@ def tab_of(graph: Graph, segment: NodeId, kernels: Kernels) -> Tab:
     copied = 0
     if kernel is not None and kernel.copies:
         launches += f", {plural(kernel.copies, 'snapshot')}"
-        spans = {(r.load.block, r.load.extent) for r in kernel.races if r.remedy == "snapshot"}
-        copied = sum(high - low for _, (low, high) in spans)
+        copied = sum(s.last - s.first for s in kernel.program.body if isinstance(s, Snapshot))
     word = "library" if scheduler == "extern" else scheduler
     return Tab(segment_text(segment), word, launches, traffic_text(graph, segment, copied))
 
@@ -214,24 +212,4 @@ def _race_row(graph: Graph, race: object) -> tuple[str, str]:
     load, store = race.load, race.store  # type: ignore[attr-defined]
     verdict, remedy = race.verdict.value, race.remedy  # type: ignore[attr-defined]
     about = verdict if verdict == "never" else f"{verdict}: {'free' if remedy in ('', 'none needed') else remedy}"
-    return f"load {_access_text(graph, load)}  ×  store {_access_text(graph, store)}", about
-
-
-def _access_text(graph: Graph, access: Access) -> str:
-    """``a[i0, i1]``: the block's first tensor gives the name and the dimensions."""
-    block = NodeId(str(access.block))
-    base = next((t for t in (*graph.inputs(), *graph.tensors()) if graph.block_of(t) == block), None)
-    name = letter_of(graph, block) if base is None else graph.tensor(base).name or base[1:]
-    if access.address is None:
-        return f"{name}[by data]"
-    form: Form = access.address
-    if base is not None and graph.layout(base).dtype.width == access.width:
-        found = locate(form, graph.layout(base))
-        split = any(isinstance(atom, Div | Mod) for digit in found.index for atom, _ in digit.terms)
-        if found.kind is Kind.INSIDE and not split:  # a flattened loop reads better flat
-            return f"{name}[{', '.join(map(print_form, found.index))}]"
-    return (
-        f"{name}[{print_form(form.exact_quotient(access.width))}]"
-        if form.is_divisible(access.width)
-        else f"{name}[{print_form(form)} B]"
-    )
+    return f"load {access_text(graph, load)}  ×  store {access_text(graph, store)}", about

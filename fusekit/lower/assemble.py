@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fusekit.index import Form
@@ -12,6 +12,7 @@ from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.assume import assume
 from fusekit.lower.build import Nest, Root
 from fusekit.lower.items import Item, Path
+from fusekit.lower.order import at_top, at_use, can_store_early
 from fusekit.lower.program import (
     ALWAYS,
     Accumulate,
@@ -59,7 +60,11 @@ def assemble(graph: Graph, nest: Nest, ways: Ways) -> Program:
 
 class _Assembler:
     def __init__(self, nest: Nest, ways: Ways):
-        self.nest, self.ways = nest, ways
+        loads = nest.placements.loads
+        if loads == "top":
+            nest = replace(nest, items=at_top(nest.items, nest.cases))
+        self.nest, self.ways, self.at_use = nest, ways, loads == "use"
+        self.early = self.at_use and not (ways.holds or ways.waits or ways.snapshots) and can_store_early(nest)
         self.users: dict[str, set[str]] = {}
         for item in nest.items:
             for operand, _ in item.uses:
@@ -71,19 +76,25 @@ class _Assembler:
         """What stands in the pass ``path`` of the loops: steps one after another, then stores."""
         out: list[Statement] = [kept.tile for kept in self.nest.kept if kept.path == path]
         for step in range(self._steps(path)):
-            out += self._straight(path, step)
-            out += [kept.store for kept in self.nest.kept if (kept.of.path, kept.of.step) == (path, step)]
             folds = [f for f in self.nest.folds if f.path == path and f.step == step]
-            out += [folded.init for folded in folds]
+            if self.at_use:
+                out += [folded.init for folded in folds]
+                out += self._at_use(path, step)
+            else:
+                out += self._straight(path, step)
+            out += [kept.store for kept in self.nest.kept if (kept.of.path, kept.of.step) == (path, step)]
+            if not self.at_use:
+                out += [folded.init for folded in folds]
             out += self._loops(path, step)
-            out += self._roots(path, step, Accumulate)
+            if not self.at_use:
+                out += self._roots(path, step, Accumulate)
             out += [c for folded in folds for c in folded.combine if c.over not in ("blocks", "grid")]
             out += [c for folded in folds for c in folded.combine if c.over in ("blocks", "grid")]
             out += [folded.finish for folded in folds if folded.init.count is None]
         if (path, None) in self.ways.waits:
             out.append(Sync())
         for step in range(self._steps(path)):
-            out += self._roots(path, step, Store)
+            out += [] if self.early else self._roots(path, step, Store)
         return tuple(out)
 
     def _steps(self, path: Path) -> int:
@@ -109,10 +120,22 @@ class _Assembler:
         return out
 
     def _straight(self, path: Path, step: int) -> Iterator[Statement]:
-        items = [item for item in self.nest.items if item.path == path and item.step == step]
-        items = [item for item in items if item.name not in self.finishes]
-        for cases, group in arrange(items, self.nest.cases):
+        for cases, group in arrange(self._items(path, step), self.nest.cases):
             yield from self._guarded(cases, group)
+
+    def _items(self, path: Path, step: int) -> list[Item]:
+        items = [item for item in self.nest.items if item.path == path and item.step == step]
+        return [item for item in items if item.name not in self.finishes]
+
+    def _at_use(self, path: Path, step: int) -> Iterator[Statement]:
+        """Each fold, and where that is allowed each store, right behind what it takes."""
+        kinds = (Accumulate, Store) if self.early else (Accumulate,)
+        roots = [r for r in self.nest.roots if r.path == path and r.step == step and isinstance(r.statement, kinds)]
+        for items, root in at_use(self._items(path, step), roots):
+            for cases, group in arrange(items, self.nest.cases):
+                yield from self._guarded(cases, group)
+            if root is not None:
+                yield root.statement if root.cases == ALWAYS else If(root.cases, (root.statement,))
 
     def _guarded(self, cases: Cases, group: list[Item]) -> list[Statement]:
         if cases == ALWAYS or (cases and not any(map(is_costly, group))):

@@ -133,6 +133,8 @@ def _build(
     inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
     puller = Puller(graph, names, limit, loops, inline, exact=target.exact)
+    if target.name == "cuda":  # a CPU keeps values in arrays
+        puller.persist = schedule.placements.persist
     return _Builder(target, plans, stops, schedule.placements.persist, puller, segment.checks, segment.orbits).run()
 
 
@@ -193,7 +195,7 @@ class _Builder:
         if self.target.name == "cpu":
             items, kept = keep(items, self.puller.keys, cases, self.loops.order, self.puller.names, self.persist)
             tests = {test for root in self.roots for case in root.cases for test, _ in case}
-            items = list(used(items, {root.statement.value for root in self.roots} | tests))
+            items = used(items, {root.statement.value for root in self.roots} | tests, cases)
         data = frozenset(self.puller.positions)
         folds, names = tuple(self.folds.values()), self.puller.names
         before = checks(self.puller.graph, self.checks, names, self.loops.axes)
@@ -238,7 +240,7 @@ class _Builder:
         guards = open_guards(without_lane(plan.guards, self.loops.lanes))
         if guards is None:
             return
-        self.puller.enter(self._path(plan), guards)
+        self.puller.enter(self._path(plan), plan.steps[-1], guards)
         if plan.is_fold:
             self._accumulate(plan, guards)
         else:

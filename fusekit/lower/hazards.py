@@ -91,7 +91,8 @@ class _Work:
         """The first remedy that protects a load by itself."""
         mine = [m for m in self.found if m.item.name == item.name and (is_late or not m.race.remedy)]
         why = self.refused[item.name] = [Refused(f"loop order {self.order}", _why_no_order(mine, ordered, is_late))]
-        for remedy, refusal in ((BARRIER, _why_no_barrier), (LAST_BLOCK, _why_not_counted)):
+        asked = ((BARRIER, _why_no_barrier), (LAST_BLOCK, _why_not_counted)) if self.nest.loops.axes else ()
+        for remedy, refusal in asked:
             said = "it is read again after the store" if is_late else refusal(self.nest, mine)
             if said is None:
                 self.taken[item.name] = remedy
@@ -217,7 +218,7 @@ def _reads(nest: Nest, item: Item, depth: int, stops: tuple[Guard, ...]) -> Iter
         guards: list[Guard | Unless] = [guard for guard in stops if guard.form.free <= item.free]
         for tested, holds in nest.guards_of(case):
             guards += tested if holds else [Unless(tested)]
-        yield Access(item.block, address, statement.dtype.width, item.extent, tuple(guards), depth)
+        yield Access(item.block, address, statement.dtype.width, item.extent, tuple(guards), depth, statement.ops)
 
 
 def _write(root: Root, stops: tuple[Guard, ...]) -> Access:
@@ -225,7 +226,7 @@ def _write(root: Root, stops: tuple[Guard, ...]) -> Access:
     assert isinstance(statement, Store) and region is not None
     inside = tuple(guard for guard in stops if guard.form.free <= statement.address.free)
     width = statement.dtype.width
-    return Access(root.block, statement.address, width, region.extent, (*root.guards, *inside))
+    return Access(root.block, statement.address, width, region.extent, (*root.guards, *inside), ops=statement.ops)
 
 
 def _snapshots(nest: Nest, loads: Sequence[Item]) -> tuple[tuple[Snapshot, ...], dict[NodeId | None, str]]:

@@ -5,7 +5,7 @@ Registers do that on a GPU, where unrolled loops are no passes; on a CPU a row f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -88,11 +88,14 @@ def _kept(item: Item, loops: tuple[Path, tuple[Var, ...]], names: Names) -> Kept
     return Kept(tile, loops[0], TileStore(tile.name, at, item.name, statement.dtype), item)
 
 
-def used(items: Sequence[Item], taken: set[str]) -> Iterator[Item]:
-    """Those items that something takes, in the same order."""
-    needed = set(taken)
-    for item in reversed(items):
-        if item.name in needed:
-            needed.update(name for name, _ in item.uses)
-            needed.update(test for _, case in item.uses for test, _ in case)
-    return (item for item in items if item.name in needed)
+def used(items: Sequence[Item], taken: set[str], cases: Mapping[str, Cases]) -> list[Item]:
+    """Those items that something takes, in the same order, with the tests that say when they matter."""
+    needed, before = set(taken), -1
+    while len(needed) != before:  # a test may stand behind what it decides about
+        before = len(needed)
+        for item in reversed(items):
+            if item.name in needed:
+                needed.update(name for name, _ in item.uses)
+                needed.update(test for _, case in item.uses for test, _ in case)
+                needed.update(test for case in cases.get(item.name, ALWAYS) for test, _ in case)
+    return [item for item in items if item.name in needed]

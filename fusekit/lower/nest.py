@@ -44,6 +44,7 @@ from fusekit.schedule.plan import open_guards
 
 Index = tuple[Form, ...]
 Key = tuple[NodeId, Index]
+Scope = tuple[Path, int]
 ZERO = Form()
 
 
@@ -53,7 +54,8 @@ class Puller:
 
     ``path`` and ``guards`` are those of the root for which values are pulled. ``inline``: reductions over single
     elements. ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is.
-    ``exact``: is every op's result rounded to its dtype?
+    ``exact``: is every op's result rounded to its dtype? ``step`` is the root's in the innermost of its loops.
+    ``persist``: the values that registers carry from one step to a later one; None: all. Others are made again.
     """
 
     graph: Graph
@@ -62,6 +64,8 @@ class Puller:
     loops: Loops
     inline: frozenset[NodeId] = frozenset()
     path: Path = ()
+    step: int = 0
+    persist: tuple[NodeId, ...] | None = None
     guards: tuple[Guard, ...] = ()
     exact: bool = True
     items: dict[str, Item] = field(default_factory=dict[str, Item])
@@ -69,8 +73,8 @@ class Puller:
     finished: dict[Key, Result] = field(default_factory=dict[Key, Result])
     positions: dict[Var, str] = field(default_factory=dict[Var, str])
     keys: dict[str, Key] = field(default_factory=dict[str, Key])
-    _here: set[tuple[Key, Path]] = field(default_factory=set[tuple[Key, Path]])
-    _known: dict[tuple[Key, Path], str] = field(default_factory=dict[tuple[Key, Path], str])
+    _here: set[tuple[Key, Scope]] = field(default_factory=set[tuple[Key, Scope]])
+    _known: dict[tuple[Key, Scope], str] = field(default_factory=dict[tuple[Key, Scope], str])
     _made: dict[tuple[object, ...], str] = field(default_factory=dict[tuple[object, ...], str])
 
     def pull(self, tensor: NodeId, index: Index) -> str:
@@ -84,20 +88,21 @@ class Puller:
                 stack += reversed(missing)
                 continue
             if not self._is_known(key):
-                self._known[key, self.path] = self._make(key)
-                if any((k, self.path) in self._here for k in self._needs(key)):
-                    self._here.add((key, self.path))
+                self._known[key, self._scope(key)] = self._make(key)
+                if any((k, self._scope(k)) in self._here for k in self._needs(key)):
+                    self._here.add((key, self._scope(key)))
             stack.pop()
         return self._name(first)
 
-    def enter(self, path: Path, guards: tuple[Guard, ...]) -> None:
+    def enter(self, path: Path, step: int, guards: tuple[Guard, ...]) -> None:
         """Values are now pulled for another root; those that only its guards made equal are forgotten."""
         if guards != self.guards:
             for known in self._here:
                 self._known.pop(known, None)
-                self._made.pop(known, None)
+                for made in [m for m in self._made if m[0] == known[0]]:
+                    del self._made[made]
             self._here.clear()
-        self.path, self.guards = path, guards
+        self.path, self.step, self.guards = path, step, guards
 
     def test(self, guards: tuple[Guard, ...]) -> str:
         """The name of the test that all guards hold."""
@@ -134,10 +139,20 @@ class Puller:
         return self._made[known]
 
     def _is_known(self, key: Key) -> bool:
-        return (key, self.path) in self._known
+        return (key, self._scope(key)) in self._known
 
     def _name(self, key: Key) -> str:
-        return self._known[key, self.path]
+        return self._known[key, self._scope(key)]
+
+    def _scope(self, key: Key) -> Scope:
+        """Where a value is made once: in the loops of the root, and in its step where no register carries it on.
+
+        What a row has in common is carried on in any case, and so are results of reductions.
+        """
+        if self.persist is None or key[0] in self.persist:
+            return self.path, -1
+        free = frozenset[Var]().union(*(form.free for form in key[1]))
+        return self.path, self.step if free & self.loops.folded else -1
 
     # ---- where a statement stands
 
@@ -302,7 +317,7 @@ class Puller:
         if found is None:  # another form, perhaps, that is equal wherever the root for which values are pulled runs
             wanted = assume_all(key[1], self.guards)
             alike = (k for k in self.finished if k[0] == key[0] and assume_all(k[1], self.guards) == wanted)
-            self._here.add((key, self.path))
+            self._here.add((key, self._scope(key)))
             key = next(alike, key)
             found = self.finished.get(key)
         if found is None:
@@ -344,7 +359,7 @@ class Puller:
         tested = [self.items[test] for _, case in uses for test, _ in case]
         free = free.union(*(self.items[name].free for name, _ in uses), *(item.free for item in tested))
         path, step = self._path(free, [*uses, *((item.name, frozenset[tuple[str, bool]]()) for item in tested)])
-        known = (key, path)
+        step, known = self._again(key, path, step), (key, path, self._scope(key)[1])
         if known not in self._made:
             lanes = self.loops.lanes in free or any(self.items[name].lanes for name, _ in uses)
             statement = Assign(self.names.fresh(wanted), expr, dtype, (self.graph.producer(key[0]),), lanes)
@@ -379,13 +394,20 @@ class Puller:
             return ((name, frozenset([(self.test(left), holds)])),)
         return ((name, frozenset[tuple[str, bool]]()),) if holds == (left is not None) else ()
 
+    def _again(self, key: Key, path: Path, step: int) -> int:
+        """The step of a statement: of a value that no register carries on, the root's own."""
+        if self._scope(key)[1] < 0:
+            return step
+        return max(step, self.path[len(path)][0] if len(path) < len(self.path) else self.step)
+
     def _load(self, node: NodeId, index: Index) -> str:
         place = self.graph.operands(node)[0]
         layout, block = self.graph.layout(place), cast(NodeId, self.graph.block_of(place))
         address, dtype = layout.address(index), layout.dtype
         free, uses = self._depends([address])
         path, step = self._path(free, uses)
-        known = (block, address, dtype, path)
+        key = self._key(self.graph.results(node)[0], index)
+        step, known = self._again(key, path, step), (block, address, dtype, path, self._scope(key)[1])
         if known not in self._made:
             name = self.names.fresh(self.graph.tensor(place).name or place[1:])
             memory = self.names.memory(block)

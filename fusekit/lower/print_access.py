@@ -12,6 +12,7 @@ from fusekit.ids import NodeId
 from fusekit.index import Div, Form, Mod, Var, substitute
 from fusekit.ir import Graph
 from fusekit.lower import scalars
+from fusekit.lower.packed import packed
 from fusekit.lower.print_threads import part_of
 from fusekit.lower.printing import WIDTH, Printer, clamped, ends
 from fusekit.lower.program import Assign, Load, Program, Store, Test, TileLoad, TileStore
@@ -30,6 +31,8 @@ class AccessPrinter(Printer):
         vectors_of = Load | Assign | Test | TileLoad
         self.lane_names = {s.name for s in walk(program.body) if isinstance(s, vectors_of) and s.lanes}
         self.inside: dict[str, str] = {}
+        loads = [s for s in walk(program.body) if isinstance(s, Load) and s.lanes]
+        self.packed = packed(program, [s.name for s in loads if self.is_packable(s)])
 
     def vectors_in(self, names: Iterable[str]) -> bool:
         return any(name in self.lane_names for name in names)
@@ -86,6 +89,18 @@ class AccessPrinter(Printer):
             yield lane, form
         self.inside = {}
 
+    def is_packable(self, load: Load) -> bool:
+        """Is every access of it an aligned vector?"""
+        width = load.dtype.width
+        count = self.chunk(load.address, width, unit=width)
+        return count > 1 and not (load.clamp and any(edge % (count * width) for edge in load.clamp))
+
+    def unpacked(self, name: str, again: bool = False) -> str:
+        """A vector with its elements in registers of their own."""
+        if name not in self.packed:
+            return name
+        return f"unpack_lanes_{self.packed[name]}{'_again' if again else ''}({name})"
+
     def load(self, load: Load) -> None:
         width, lanes = load.dtype.width, self.program.lanes
         count = self.chunk(load.address, width, unit=width) if load.lanes else 1
@@ -103,7 +118,8 @@ class AccessPrinter(Printer):
                 return f"load_within_{_tail(load.dtype, count)}({base}, {at}, {first}, {last})"
             if load.clamp:
                 at = clamped(at, address, load.clamp, width, count)
-            return f"load_{_tail(load.dtype, count)}({base}, {at})"
+            space = "packed_" if load.name in self.packed else ""
+            return f"load_{space}{_tail(load.dtype, count)}({base}, {at})"
 
         if whole is None:
             text = one(load.address)
@@ -141,7 +157,8 @@ class AccessPrinter(Printer):
             return
         for lane, form in self.pieces(store.address, count):
             base, at = self.element(store.memory, form, store.dtype)
-            value, tail = part_of(store.value, lane, count, self.count), _tail(store.dtype, count)
+            value = part_of(self.unpacked(store.value), lane, count, self.count)
+            tail = _tail(store.dtype, count)
             if store.mask is None:
                 self.put(f"store_{tail}({base}, {at}, {value})", store.ops)
             elif count > 1:
@@ -165,9 +182,9 @@ class AccessPrinter(Printer):
             self.put(f"store_shared_{store.dtype}({store.tile}, {self.form(store.at)}, {store.value})")
             return
         count = self.chunk(store.at, store.dtype.width, unit=1)
-        word = f"store_shared_{_tail(store.dtype, count)}"
+        word, value = f"store_shared_{_tail(store.dtype, count)}", self.unpacked(store.value)
         for lane, form in self.pieces(store.at, count):
-            self.put(f"{word}({store.tile}, {self.form(form)}, {part_of(store.value, lane, count, self.count)})")
+            self.put(f"{word}({store.tile}, {self.form(form)}, {part_of(value, lane, count, self.count)})")
 
 
 def _tail(dtype: DType, count: int) -> str:

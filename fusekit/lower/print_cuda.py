@@ -19,6 +19,7 @@ from fusekit.index import Form
 from fusekit.ir import Graph, Parallel
 from fusekit.lower import scalars
 from fusekit.lower.folds import ARG, arg_function, joined
+from fusekit.lower.packed import copied
 from fusekit.lower.print_access import AccessPrinter
 from fusekit.lower.print_lanes import Functions, Run, is_lanewise
 from fusekit.lower.print_threads import Threads, Vector, scratch_of
@@ -35,6 +36,7 @@ from fusekit.lower.program import (
     Hold,
     If,
     Init,
+    Literal,
     Load,
     Program,
     Snapshot,
@@ -63,7 +65,7 @@ _BUILTINS = frozenset(dir(builtins))
 _DTYPES = ("bool", "u8", "i8", "u16", "i16", "f16", "bf16", "u32", "i32", "f32", "u64", "i64", "f64")
 _ACCESS = {
     f"{word}_{space}{dtype}{width}"
-    for word in ("load", "store") for space in ("", "shared_", "within_", "masked_") for dtype in _DTYPES
+    for word in ("load", "store") for space in ("", "shared_", "within_", "masked_", "packed_") for dtype in _DTYPES
     for width in ("", "x2", "x4", "x8", "x16")
 }  # fmt: skip
 _ACROSS = {f"{level}_{word}" for level in ("warp", "block") for word in ("sum", "prod", "max", "min")}
@@ -188,6 +190,8 @@ class CudaPrinter(AccessPrinter):
         match statement:
             case Load():
                 self.load(statement)
+            case Assign(name, Literal(), _, ops, True) if name in self.packed:
+                self.put(f"{name} = repeat_lanes(np.int32(0), {self.count // 2})", ops)
             case Assign(name, value, _, ops, lanes):
                 text = self.expr(value)
                 self.commented(f"{name} = {self.repeated(text) if lanes else text}", ops)
@@ -285,6 +289,9 @@ class CudaPrinter(AccessPrinter):
 
     def run(self, statements: Sequence[Lanewise]) -> None:
         """Statements over vectors, as one function of a lane."""
+        for copy in [s for s in statements if s.name in self.packed]:
+            self.put(f"{copy.name} = {copied(copy)}", copy.ops)
+        statements = [s for s in statements if s.name not in self.packed]
         lines, inputs, outputs = [], dict[str, None](), dict[str, None]()
         own: dict[str, int] = {}
         for statement in statements:
@@ -311,7 +318,8 @@ class CudaPrinter(AccessPrinter):
             inputs[LANES] = None
         self.needs_lanes |= LANES in inputs
         made = Run(tuple(lines), tuple(inputs), tuple(outputs), tuple(ops))
-        call = f"each_lane({self.functions.name_of(made)}, ({', '.join(inputs)}{',' if len(inputs) == 1 else ''}))"
+        given = ", ".join(self.unpacked(name, again=True) for name in inputs)
+        call = f"each_lane({self.functions.name_of(made)}, ({given}{',' if len(inputs) == 1 else ''}))"
         self.commented(f"{', '.join(outputs)} = {call}", tuple(ops))
 
     def _named(self, statement: Lanewise) -> list[str]:

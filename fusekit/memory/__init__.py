@@ -20,6 +20,7 @@ from fusekit.memory.hull import hull
 from fusekit.memory.overlap import Overlap, has_internal_overlap, meets, overlap, ranges_meet, shared_bytes
 from fusekit.memory.races import Remedies, race, remedies
 from fusekit.memory.relation import Kind, Relation, locate, nested, relate
+from fusekit.memory.sharing import Sharing, sharing
 
 __all__ = [
     "Access",
@@ -29,6 +30,7 @@ __all__ = [
     "Refused",
     "Relation",
     "Remedies",
+    "Sharing",
     "Status",
     "Unless",
     "Verdict",
@@ -51,5 +53,6 @@ __all__ = [
     "relate",
     "remedies",
     "shared_bytes",
+    "sharing",
     "write_error",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.ir import Guard
 
@@ -38,7 +39,7 @@ class Access:
 
     ``address``: the byte of ``block`` over the loop's variables, inner and reduction variables and parameters; None
     where data decides it. ``extent``: the bytes of the whole layout, which a snapshot keeps. ``depth``: how many loops
-    are around it; a load in fewer than all of them runs before the loops inside it.
+    are around it; a load in fewer than all of them runs before the loops inside it. ``ops``: whose access it is.
     """
 
     block: object
@@ -47,6 +48,7 @@ class Access:
     extent: tuple[int, int]
     guards: tuple[Guard | Unless, ...] = ()
     depth: int = INNERMOST
+    ops: tuple[NodeId, ...] = field(default=(), compare=False)
 
 
 class Refused(NamedTuple):

@@ -167,5 +167,3 @@ def _put(layout: Layout, start: int, stop: int, shape: Sequence[int], strides: S
     sizes = (*layout.shape[:start], *shape, *layout.shape[stop:])
     steps = (*layout.strides[:start], *strides, *layout.strides[stop:])
     return Layout(layout.offset, sizes, steps, layout.dtype)
-
-

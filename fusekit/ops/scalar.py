@@ -20,7 +20,7 @@ def to_bf16(x):
     bits = np.float32(x).view(np.uint32)
     odd = np.uint32((bits >> np.uint32(16)) & np.uint32(1))
     rounded = np.uint32((np.uint64(bits) + np.uint64(0x7FFF) + np.uint64(odd)) & np.uint64(0xFFFF0000))
-    return x if x != x else rounded.view(np.float32)
+    return np.uint32(0x7FC00000).view(np.float32) if x != x else rounded.view(np.float32)
 
 
 def to_f16(x):
@@ -31,12 +31,13 @@ def to_f16(x):
     normal = np.float32(np.inf) if size >= np.uint64(0x477FF000) else rounded.view(np.float32)
     # below 2**-14 the spacing is 2**-24, which is the spacing of float32 in [0.5, 1)
     small = (np.float32(abs(x)) + np.float32(0.5)) - np.float32(0.5)
-    return x if x != x else np.copysign(small if size < np.uint64(0x38800000) else normal, x)
+    nan = np.uint32(0x7FC00000).view(np.float32)
+    return np.copysign(nan if x != x else small if size < np.uint64(0x38800000) else normal, x)
 
 
 def pack_bf16(x):
-    """The 16 bits of ``x``, a float32 that holds a bfloat16. NaN becomes torch's 0x7FC0."""
-    return np.uint16(0x7FC0) if x != x else np.uint16(np.float32(x).view(np.uint32) >> np.uint32(16))
+    """The 16 bits of ``x``, a float32 that holds a bfloat16: of a NaN that was only moved, its own."""
+    return np.uint16(np.float32(x).view(np.uint32) >> np.uint32(16))
 
 
 def unpack_bf16(bits):
@@ -45,7 +46,7 @@ def unpack_bf16(bits):
 
 
 def pack_f16(x):
-    """The 16 bits of ``x``, a float32 that holds a float16. NaN becomes 0x7E00 with its sign."""
+    """The 16 bits of ``x``, a float32 that holds a float16: of a NaN that was only moved, its own."""
     bits = np.float32(x).view(np.uint32)
     sign = np.uint32((bits >> np.uint32(16)) & np.uint32(0x8000))
     size = np.uint32(bits & np.uint32(0x7FFFFFFF))
@@ -53,8 +54,8 @@ def pack_f16(x):
     small = np.uint32(np.int32(tiny * np.float32(16777216)))
     normal = np.uint32((np.int64(size) - np.int64(0x38000000)) >> np.int64(13))
     finite = small if size < np.uint32(0x38800000) else normal
-    infinite = np.uint32(0x7C00) if size == np.uint32(0x7F800000) else np.uint32(0x7E00)
-    return np.uint16(sign | (infinite if size >= np.uint32(0x7F800000) else finite))
+    special = np.uint32(np.uint32(0x7C00) | np.uint32((size >> np.uint32(13)) & np.uint32(0x3FF)))
+    return np.uint16(sign | (special if size >= np.uint32(0x7F800000) else finite))
 
 
 def unpack_f16(bits):

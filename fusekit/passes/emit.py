@@ -156,7 +156,7 @@ class Emitter:
     def extern(self, op: NodeId, because: Reason) -> None:
         """A library call on real memory; the flush of what it touches came just before."""
         graph, payload = self.graph, self.graph.op(op)
-        operands = [self._place(t) for t in graph.operands(op)]
+        operands = [self._place(self._root(t)) for t in graph.operands(op)]  # the object: eager looks at its storage
         results = [self._place(t) for t in graph.results(op)]
         self.draft.add_op(payload, operands, results, id=op, because=because)
         homes = [self._home(t) for t in graph.operands(op)]
@@ -259,7 +259,7 @@ class Emitter:
     def _wrote(self, op: NodeId, block: NodeId, region: Layout) -> None:
         """Later accesses order themselves after this write; what it covers whole is behind it."""
         state = self._of(block)
-        state.readers = [(o, r) for o, r in state.readers if o != op and not r.is_same_map(region)]
+        state.readers = [(o, r) for o, r in state.readers if not r.is_same_map(region)]
         state.writers = [(o, r) for o, r in state.writers if not r.is_same_map(region)] + [(op, region)]
 
     def _edge(self, first: NodeId, then: NodeId, kind: str, layout: Layout, region: Layout) -> None:

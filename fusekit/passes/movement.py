@@ -159,7 +159,7 @@ def flip(call: Call) -> tuple[Write, ...]:
     shape, dims = call.layout(source).shape, items(call.arg(1, "dims"))
     assert dims is not None
     index = list(loop_vars(shape))
-    for d in dims:
+    for d in dims if shape else ():  # eager takes dimension 0 of a scalar
         assert isinstance(d, int)
         index[d] = Form.of(shape[d] - 1) - index[d]
     return (call.result(_windowed(tuple(index), shape), source),)
@@ -285,6 +285,7 @@ RULES: dict[str, Rule] = {
     "empty": _empty,
     "empty_like": _empty,
     "new_empty": _empty,
+    "empty_permuted": _empty,
     "empty_strided": _empty,
     "new_empty_strided": _empty,
     "arange": arange,

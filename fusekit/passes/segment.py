@@ -49,7 +49,7 @@ class SegmentOps:
     def __call__(self, graph: Graph) -> PassResult:
         merger = self._stored_once(self._merged(with_loops(with_cuts(graph, self.cuts))))
         draft = merger.graph.draft(self.name)
-        rows = write(merger.graph, draft, merger)
+        rows = write(graph, draft, merger)
         return replace(draft.finish(self.ensures), merges=rows)
 
     def _stored_once(self, merger: Merger) -> Merger:

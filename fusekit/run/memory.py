@@ -106,14 +106,19 @@ def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId) -> Plac
     return prepare(number[block], graph.layout(tensor))._replace(home=home)
 
 
+NONE = NodeId("")
+
+
 def _home(graph: Graph, tensor: NodeId) -> int | None:
     """The input that ``tensor`` is or is a view of, where ops still say so; else one of exactly its layout."""
     block, layout = graph.block_of(tensor), graph.layout(tensor)
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
+        number, operands = graph.results(op).index(tensor), graph.operands(op)
         if graph.op(op).target == INPUT:
-            return graph.results(op).index(tensor)
-        tensor = next((t for t in graph.operands(op) if graph.block_of(t) == block), NodeId(""))
+            return number
+        same = dict(graph.op(op).same).get(number)
+        tensor = operands[same] if same is not None else next((t for t in operands if graph.block_of(t) == block), NONE)
     inputs = enumerate(graph.inputs())
     return next((k for k, t in inputs if graph.block_of(t) == block and graph.layout(t) == layout), None)
 

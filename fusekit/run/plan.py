@@ -195,8 +195,9 @@ class _Maker:
         what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
         def run(memory: Memory, leaves: Leaves) -> None:
+            made = {place: memory.tensor(place) for place in operands}  # one object a place: eager looks at identity
             with torch.no_grad():
-                found = tensors_in(call([memory.tensor(place) for place in operands], memory.numbers, leaves))
+                found = tensors_in(call([made[place] for place in operands], memory.numbers, leaves))
             if len(found) != len(results):
                 raise LayoutMismatch(
                     f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN

@@ -39,14 +39,14 @@ class _Touch:
 
 
 def read_again(graph: Graph, program: Program) -> int:
-    """Bytes that later passes load of what earlier ones have loaded."""
+    """Bytes that later passes load of what earlier ones have loaded, and on a GPU what one pass loads twice."""
     touched = list(_touched(graph, program.body))
     near = 0 if program.axes else NEAR
     passes: dict[tuple[str, Path], list[_Touch]] = {}
     for t in touched:
         if t.layout is not None:
             passes.setdefault((t.memory, t.path), []).append(t)
-    again = 0
+    again = 0 if near else sum(map(_twice, passes.values()))
     for memory, path in passes:
         before = [p for m, p in passes if m == memory]
         before = before[: before.index(path)]
@@ -88,6 +88,12 @@ def _once(loads: list[_Touch]) -> int:
     """Bytes that the loads of one pass read, each once; nothing where no loop makes a difference."""
     size = sum(t.nbytes(_steps(t.address)) for t in dict.fromkeys(loads) if _steps(t.address))
     return min(size, sum(distinct(layout) for layout in {t.layout for t in loads} if layout is not None))
+
+
+def _twice(loads: list[_Touch]) -> int:
+    """Bytes that the loads of one pass read more than once: after a barrier, where registers did not keep them."""
+    more = [t for k, t in enumerate(loads) if t in loads[:k]]
+    return sum(t.nbytes(_steps(t.address)) for t in more if _steps(t.address))
 
 
 def _steps(address: Form) -> list[Var]:

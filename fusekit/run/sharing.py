@@ -6,28 +6,28 @@ import torch
 
 from fusekit.errors import FusekitError
 from fusekit.ir import Layout
-from fusekit.memory import Overlap
-from fusekit.memory import overlap as exact
+from fusekit.memory import Overlap, Sharing, sharing
 from fusekit.torch_types import FROM_TORCH
 
 
-def overlap(a: torch.Tensor, b: torch.Tensor) -> Overlap:
-    """How two tensors share memory, byte for byte: ``fk.overlap(x, x[0]) is Overlap.CONTAINS``.
+def overlap(a: torch.Tensor, b: torch.Tensor) -> Sharing:
+    """How two tensors share memory, byte for byte, and what one is of the other.
 
-    UNKNOWN where the search ran out of its budget: treat it as overlapping. Raises FusekitError for what has no layout
-    of bytes (no tensor, sparse, quantized, nested, a fake, on the device "meta").
+    ``fk.overlap(x, x[0])`` is ``CONTAINS: the second is row 0 of the first``, and ``== "CONTAINS"``. UNKNOWN where the
+    search ran out of its budget: treat it as overlapping. Raises FusekitError for what has no layout of bytes (no
+    tensor, sparse, quantized, nested, a fake, on the device "meta").
     """
     for name, t in (("first", a), ("second", b)):
         if problem := _without_bytes(t):
             raise FusekitError(f"overlap compares two dense tensors; the {name} is {problem}", None, _mend(t))
     if a.device != b.device:
-        return Overlap.DISJOINT
+        return Sharing(Overlap.DISJOINT, "on two devices", 0)
     low = min(a.data_ptr(), b.data_ptr())
     layouts = [
         Layout.of(t.data_ptr() - low, t.shape, [s * t.element_size() for s in t.stride()], FROM_TORCH[t.dtype])
         for t in (a, b)
     ]
-    return exact(*layouts)
+    return sharing(*layouts)
 
 
 def _without_bytes(t: object) -> str | None:

@@ -2,7 +2,7 @@
 
 from fusekit.schedule.alias import Alias
 from fusekit.schedule.base import Chain, Scheduler, Target
-from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose
+from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose, fitted
 from fusekit.schedule.extern import Extern
 from fusekit.schedule.look import Access, Look, look
 from fusekit.schedule.nested import Nested
@@ -39,6 +39,7 @@ __all__ = [
     "cannot_nest",
     "check_names",
     "choose",
+    "fitted",
     "look",
     "parse_schedule",
     "phases",

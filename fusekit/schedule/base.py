@@ -20,7 +20,7 @@ S, U, V = Parallel.SERIAL, Parallel.UNROLL, Parallel.VECTORIZE
 SMALL = 16384  # elements below which starting threads costs a CPU more than the loop
 BLOCKS = 16  # blocks that are enough for a CPU's threads
 CHUNK = 8192  # elements of one block of a flat loop on a CPU
-TOGETHER = 128  # blocks that may wait for one another: a large GPU holds so many at once
+TOGETHER = 256  # blocks that may wait for one another, two on each multiprocessor of a large GPU
 
 
 class Scheduler(Protocol):
@@ -133,11 +133,12 @@ def row_threads(columns: int, n: int, vectors: int = 4, most: int = 1024) -> int
 
 
 def column_threads(columns: int, n: int, threads: int = 256) -> tuple[int, int]:
-    """(threads along columns, ``n`` of them to each; threads along rows): a warp where columns are that many."""
-    across = 32
-    while across > 1 and across * n >= 2 * columns:
-        across //= 2
-    return across, threads // across
+    """(threads along columns, ``n`` of them to each; threads along rows): a warp where columns are that many.
+
+    The second is a power of two, which divides most numbers of rows.
+    """
+    across = max(min(ceil_div(columns, n), 32), 1)
+    return across, 1 << (max(threads // across, 1).bit_length() - 1)
 
 
 def looked(seen: Look | None) -> Look:

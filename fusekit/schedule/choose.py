@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusekit.errors import IllegalTransform
 from fusekit.ids import NodeId
@@ -31,6 +31,16 @@ class Choice:
     scheduler: Scheduler | None
     schedule: Schedule
     refusals: tuple[tuple[str, Reason], ...]
+
+
+def fitted(schedulers: tuple[Scheduler, ...], multiprocessors: int) -> tuple[Scheduler, ...]:
+    """The schedulers for a device: so many blocks wait for one another as it holds at once, two on each."""
+    together = 2 * multiprocessors
+    return tuple(
+        replace(one, together=together) if isinstance(one, Persistent)
+        else replace(one, rows=replace(one.rows, together=together)) if isinstance(one, Nested) else one
+        for one in schedulers
+    )  # fmt: skip
 
 
 def check_names(graph: Graph, segment: NodeId, schedule: Schedule) -> None:

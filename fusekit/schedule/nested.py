@@ -35,7 +35,7 @@ class Nested:
 
     def schedule(self, graph: Graph, segment: NodeId, target: Target) -> Schedule:
         seen = looked(look(graph, segment))
-        return cpu_nested(seen) if target == "cpu" else self.rows.inner(seen)
+        return cpu_nested(seen) if target == "cpu" else self.rows.inner(graph, segment, seen)
 
 
 def cpu_nested(seen: Look) -> Schedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from fusekit.domains import reductions
@@ -67,9 +68,9 @@ class Persistent:
             return cpu_rows(seen)
         if not seen.reference.reduced:  # a fold over no dimension
             return flat(seen, 256, 1)
-        return self.inner(seen) if is_inner(seen) else self._outer(seen)
+        return self.inner(graph, segment, seen) if is_inner(seen) else self._outer(seen)
 
-    def inner(self, seen: Look) -> Schedule:
+    def inner(self, graph: Graph, segment: NodeId, seen: Look) -> Schedule:
         """A row a block, or a short row a warp. A row too long for registers is read again in serial loops; where such
         rows are few, several blocks share each."""
         kept, folded = split_order(seen)
@@ -77,15 +78,19 @@ class Persistent:
         n, aligned = self._lanes(seen, folded)
         narrow = min((a.width for a in seen.accesses), default=4) < 4
         threads = row_threads(columns, n, self.vectors, 512 if aligned or narrow else 1024)
-        fits = ceil_div(columns, n * threads) * n <= self.words
-        if not fits and rows <= self.together // 2:
+        held = ceil_div(columns, n * threads) * n
+        fits, packed = held <= self.words, self._packed(graph, segment, seen) if held <= 2 * self.words else ()
+        if not (fits or packed) and rows <= self.together // 2:
             return self._shared(seen, kept, folded)
         chain = start(seen, [g for g in (kept, folded) if g])
         at = 1 if kept else 0
         chain = chain.split_aligned(at, n, 0, columns) if aligned else chain.split(at, n)
         chain.split(at, threads)
-        inside, placements = ([U], Placements()) if fits else ([S, U], Placements(persist=()))
-        if not fits:
+        inside, placements = [U], Placements()
+        if packed and held > self.words // 2:
+            placements = Placements(persist=packed, loads="use", blocks_per_sm=max(1024 // threads, 1))
+        elif not fits:
+            inside, placements = [S, U], Placements(persist=())
             chain.split(at, self.unroll)
         types, count = [B] * at, 128 // threads
         if threads <= 32 and at and count > 1:
@@ -102,7 +107,15 @@ class Persistent:
         chain = start(seen, [g for g in (kept, folded) if g])
         chain.split(at, n).split(at, self.threads).split(at, self.unroll)
         chain.split(at, ceil_div(chain.extents[at], self.together // max(seen.extent(kept), 1)))
-        return chain.done(*[BY] * at, B, S, U, T, V, placements=Placements(persist=()))
+        return chain.done(*[BY] * at, B, S, U, T, V, placements=Placements(persist=(), blocks_per_sm=2))
+
+    def _packed(self, graph: Graph, segment: NodeId, seen: Look) -> tuple[NodeId, ...]:
+        """What is read of a row, where that is all halves: two of them share a register, and the rest is made again."""
+        space = seen.reference.shape
+        loads = [op for op in graph.members(segment) if graph.op(op).target == "fk.load"]
+        large = [graph.results(op)[0] for op in loads if prod(graph.tensor(graph.results(op)[0]).shape) == prod(space)]
+        is_half = all(graph.tensor(t).dtype.width == 2 and graph.tensor(t).dtype.is_floating for t in large)
+        return tuple(large) if len(large) == 1 and is_half else ()
 
     def _lanes(self, seen: Look, folded: tuple[int, ...]) -> tuple[int, bool]:
         """(elements of a vector, must its pieces be aligned row by row?)"""
@@ -128,7 +141,7 @@ class Persistent:
         share the rows."""
         kept, folded = split_order(seen)
         n = seen.lanes(seen.groups(kept)[-1])
-        across, down = column_threads(seen.extent(kept), n)
+        across, down = column_threads(seen.extent(kept), n, 512 if seen.extent(kept) <= 32 * n else 256)
         chain: Chain = start(seen, [kept, folded]).split(0, n).split(0, across).split(3, down)
         steps = chain.extents[3]
         if steps * n <= self.words // 2:
@@ -138,4 +151,4 @@ class Persistent:
         if blocks < 2:
             return chain.reorder((0, 3, 4, 5, 1, 2)).done(B, S, U, TY, T, V, placements=Placements(persist=()))
         chain.split(3, ceil_div(chain.extents[3], blocks)).reorder((0, 3, 4, 5, 6, 1, 2))
-        return chain.done(B, BY, S, U, TY, T, V, placements=Placements(persist=()))
+        return chain.done(B, BY, S, U, TY, T, V, placements=Placements(persist=(), blocks_per_sm=2))

@@ -31,11 +31,11 @@ MOVES = """
     constant_pad_nd slice_scatter select_scatter diagonal_scatter tril triu index_put_ index_fill_ index_copy_
     scatter_ ones_like zeros_like full_like empty_like empty arange full zeros ones new_empty _unsafe_view
     _reshape_alias reshape masked_fill masked_fill_ unsqueeze_ squeeze_ transpose_ t_ sort embedding lift_fresh
-    _foreach_copy_ neg neg_ abs abs_
+    _foreach_copy_
 """.split()  # noqa: SIM905
 EXACT = """
-    add add_ sub sub_ rsub mul mul_ square clamp clamp_ clamp_min clamp_min_ relu relu_ amax amin max min maximum
-    minimum _foreach_add_ _foreach_sub_ _foreach_mul_ _foreach_add _foreach_mul
+    neg neg_ abs abs_ sign sign_ add add_ sub sub_ rsub mul mul_ square clamp clamp_ clamp_min clamp_min_ relu relu_
+    amax amin max min maximum minimum _foreach_add_ _foreach_sub_ _foreach_mul_ _foreach_add _foreach_mul
 """.split()  # noqa: SIM905
 
 
@@ -51,7 +51,7 @@ class Perturbed(TorchDispatchMode):
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
-        if name in MOVES or (name in EXACT and not self.exact):
+        if (name in MOVES and not _converts(name, args, out)) or (name in EXACT and not self.exact):
             return out
         for result in out if isinstance(out, tuple | list) else (out, *_foreach(name, args)):
             if isinstance(result, torch.Tensor) and result.dtype in BITS:
@@ -79,6 +79,12 @@ class Perturbed(TorchDispatchMode):
             result.copy_(values)
         except RuntimeError:  # it overlaps itself
             return
+
+
+def _converts(name: str, args: Sequence[Any], out: Any) -> bool:
+    """Is it a copy into another dtype? Which bits a NaN then has is not promised either."""
+    source = args[-1] if name == "copy_" and len(args) < 3 else args[0]
+    return name in ("copy_", "_to_copy") and isinstance(source, torch.Tensor) and source.dtype != out.dtype
 
 
 def _foreach(name: str, args: Sequence[Any]) -> Sequence[Any]:

@@ -45,8 +45,9 @@ def globals_of(code: types.CodeType) -> frozenset[str]:
 
 
 def is_foreign(module: str | None) -> bool:
-    """Code of torch, NumPy, the standard library or our own rooms: its state is not walked."""
-    return (module or "").split(".")[0] in _FOREIGN or (module or "").startswith(_ROOMS)
+    """Code of torch, NumPy, the standard library or our own rooms: its state is not walked. (The package itself gets
+    its names as they are first used.)"""
+    return (module or "").split(".")[0] in _FOREIGN or (module or "").startswith(_ROOMS) or module == "fusekit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,12 @@ SENTENCES: dict[str, str] = {
     "number-is-parameter": "{name} differs from call to call: a kernel parameter",
     "is-computed": "no view: {op} makes it",
     "allocated": "its bytes lie as {chain} of its dimensions",
+    # races of a kernel
+    "never-meet": "no iteration loads {load} from a byte that one stores as {store}",
+    "meet-in-one": "{load} is loaded by the very iteration that stores {store}",
+    "meet-across": "{load} is loaded by another iteration than stores {store}: {remedy}",
+    "meet-paired": "one iteration loads {load} and stores {store}: it works for all that swap elements with it",
+    "remedy-left": "{remedy} for {load}: {why}",
     # tidy
     "casts-joined": "{between} in between holds every value: one cast",
     "cast-and-back": "{dtype} holds every value: there and back is nothing",
@@ -93,7 +99,7 @@ SENTENCES: dict[str, str] = {
     "kept-apart": "what_if(split=...) keeps them apart",
     "put-together": "what_if(merge=...) puts them together",
     "asked-order": "what_if(order=...) launches {first} before {then}",
-    "stored-once": "{because}",
+    "stored-once": "a value in memory: {because}",
     "cannot-lower": "no kernel: {because}",
     "cannot-nest": "no nest of loops holds both: {because}",
     "one-element": "one element more, in a kernel that runs anyway",

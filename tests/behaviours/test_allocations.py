@@ -33,7 +33,7 @@ def forced(fn: Callable[..., object], x: torch.Tensor, chain: str) -> fk.Explora
 
 @pytest.mark.parametrize("chain", ALLOCATIONS)
 def test_b022_b024_an_op_over_another_allocation(chain: str) -> None:
-    """The loops are not touched: 22 to 24, and the split of an input's allocation (#3479), which upstream runs only where
+    """The loops are not touched: 22 to 24, and an allocation that is a split (#3479), which upstream runs only where
     the loop has the same split."""
     x = data(6, 8)
     made = forced(lambda x: x * 2 + 1, x, chain)

@@ -53,15 +53,16 @@ def test_rounding(name, dtype):
 
 @pytest.mark.parametrize(("name", "dtype"), [("bf16", BF16), ("f16", F16)])
 def test_packing(name, dtype):
-    """unpack is the exact float32; pack takes it back, NaN to the canonical one."""
+    """unpack is the exact float32; pack takes it back, to the bits of a NaN; what was rounded has the canonical NaN."""
     bits = np.arange(1 << 16, dtype=np.uint16)
     expected = torch.from_numpy(bits.view(np.int16)).view(TO_TORCH[dtype]).float()
     values = over(f"unpack_{name}", bits, np.float32)
     assert np.array_equal(values, expected.numpy(), equal_nan=True)
     assert np.array_equal(np.signbit(values), np.signbit(expected.numpy()))
-    packed = over(f"pack_{name}", values, np.uint16)
+    assert np.array_equal(over(f"pack_{name}", values, np.uint16), bits)
+    rounded = over(f"pack_{name}", over(f"to_{name}", values, np.float32), np.uint16)
     quiet = 0x7FC0 if dtype is BF16 else 0x7E00 | (bits & 0x8000)
-    assert np.array_equal(packed, np.where(np.isnan(values), quiet, bits))
+    assert np.array_equal(rounded, np.where(np.isnan(values), quiet, bits))
 
 
 def test_fused_multiply_add_of_float32():

@@ -11,7 +11,7 @@ from fusekit.passes.base import is_view
 from fusekit.passes.segments import reasons
 from fusekit.passes.segments.apart import Apart
 from fusekit.passes.segments.merge import Merger
-from fusekit.passes.segments.units import Bar
+from fusekit.passes.segments.units import STORE, Bar
 from fusekit.why import Reason, Trial
 
 PAIRS = 48  # segments up to which every pair has a row; above, pairs that were tried and neighbours
@@ -19,17 +19,24 @@ Homes = Mapping[NodeId, tuple[NodeId, ...]]  # op -> segments, in launch order
 CHEAP = frozenset(("fk.load", "fk.fill", "fk.iota", "fk.window", "fk.cast"))
 
 
-def write(graph: Graph, draft: Draft, merger: Merger) -> tuple[Trial, ...]:
-    """Adds segments in launch order, boundaries and reasons; the rows of the log, pairs of segments last."""
+def write(given: Graph, draft: Draft, merger: Merger) -> tuple[Trial, ...]:
+    """Adds segments in launch order, boundaries and reasons; the rows of the log, pairs of segments last.
+
+    ``given``: the graph that the pass got, which has none of the stores that were put in since.
+    """
+    graph = merger.graph
     names = {group: _segment(graph, draft, merger, group) for group in merger.order.ordered()}
     for chain in _view_chains(graph):
         draft.add_segment(Segment("alias"), chain, because=Reason.of("alias-only"))
-    rows = _pairs(draft, merger, names)
     homes: dict[NodeId, tuple[NodeId, ...]] = {}
     for group, segment in names.items():
         for op in merger.info[group].ops:
             homes[op] = (*homes.get(op, ()), segment)
-    _add_boundaries(graph, draft, homes)
+    for op in graph.ops():
+        if graph.op(op).target == STORE and op not in given:
+            draft.note((op,), Reason.of("stored-once", because=str(graph.op(op).kwarg("because"))))
+    crossed = _add_boundaries(graph, draft, homes)
+    rows = _pairs(draft, merger, names, crossed)
     _note_repeated(graph, draft, homes)
     return (*merger.log, *rows)
 
@@ -45,8 +52,9 @@ def _segment(graph: Graph, draft: Draft, merger: Merger, group: int) -> NodeId:
     return draft.add_segment(Segment("pointwise", info.space), members, because=because)
 
 
-def _pairs(draft: Draft, merger: Merger, names: dict[int, NodeId]) -> list[Trial]:
-    """A row for each pair of segments; what was tried and refused, and neighbours, is said in the record besides."""
+def _pairs(draft: Draft, merger: Merger, names: dict[int, NodeId], crossed: set[tuple[NodeId, NodeId]]) -> list[Trial]:
+    """A row for each pair of segments; of what was tried and refused, and of neighbours with no boundary (``crossed``)
+    between them, it is said in the record besides."""
     apart, order = Apart(merger, names), list(names)
     place = {group: k for k, group in enumerate(order)}
     kernels = [g for g in order if merger.info[g].is_kernel]
@@ -62,7 +70,8 @@ def _pairs(draft: Draft, merger: Merger, names: dict[int, NodeId]) -> list[Trial
         one, other = merger.info[a], merger.info[b]
         asked = merger.judge.asked(one.ops | other.ops) if reason.name == "no-common-loops" else ()
         rows.append(Trial((names[a],), (names[b],), one.saves(other), asked, "refused", reason))
-        if (a, b) in near or reason.name in ("no-common-loops", "kept-apart"):
+        is_told = (a, b) in near or reason.name in ("no-common-loops", "kept-apart")
+        if is_told and (names[a], names[b]) not in crossed:
             draft.decline((names[a], names[b]), reason)
     return rows
 
@@ -76,8 +85,9 @@ def _view_chains(graph: Graph) -> list[list[NodeId]]:
     return list(chains.values())
 
 
-def _add_boundaries(graph: Graph, draft: Draft, homes: Homes) -> None:
+def _add_boundaries(graph: Graph, draft: Draft, homes: Homes) -> set[tuple[NodeId, NodeId]]:
     """An edge for every tensor that one segment writes and a later one reads, with why the two are not one."""
+    crossed: set[tuple[NodeId, NodeId]] = set()
     for first, then, ordering in graph.orderings():
         if "RAW" not in ordering.kinds:
             continue
@@ -88,6 +98,8 @@ def _add_boundaries(graph: Graph, draft: Draft, homes: Homes) -> None:
                 if a != b and crossing is not None:
                     reason = reasons.must_follow(graph, Bar(first, then))
                     draft.add_boundary(a, b, crossing, Boundary(graph.layout(crossing).nbytes), because=reason)
+                    crossed.add((a, b))
+    return crossed
 
 
 def _written(graph: Graph, op: NodeId) -> list[NodeId]:

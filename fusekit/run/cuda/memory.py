@@ -166,6 +166,16 @@ def _store_lanes(name: str, count: int) -> Any:
     return store_lanes
 
 
+def _load_packed(name: str, count: int) -> Any:
+    def load_packed(context: Any, base: Any, at: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return cgutils.pack_array(builder, read_words(builder, args, name, count, GLOBAL))
+
+        return types.UniTuple(types.int32, count // 2)(types.int64, at), build
+
+    return load_packed
+
+
 def _load_within(name: str, count: int) -> Any:
     def load_within(context: Any, base: Any, at: Any, first: Any, last: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -253,6 +263,8 @@ def _names() -> dict[str, Any]:
             if count > 1:
                 out[f"store_lanes_{tail}"] = _store_lanes(name, count)
                 out[f"load_within_{tail}"] = _load_within(name, count)
+                if name in HALVES:
+                    out[f"load_packed_{tail}"] = _load_packed(name, count)
                 out[f"store_masked_{tail}"] = _store_masked(name, count)
     return {name: _named(name, build) for name, build in out.items()}
 

@@ -54,16 +54,18 @@ def compile_ptx(
     threads: int,
     blocks: int = 0,
     contract: bool = False,
+    quick: bool = False,
 ) -> Ptx:
     """Function ``name`` of ``source`` for blocks of up to ``threads`` threads.
 
+    ``quick``: may a quotient of float32 be off by two units in the last place?
     ``blocks``: this many shall fit one multiprocessor (0: as it comes). ``contract``: may a product and a sum become
     one rounding? Raises BackendUnavailable where NVVM or numba-cuda is missing, or ``cc`` is below 8.0.
     """
     if cc < LEAST_CC:
         capability = ".".join(map(str, cc))
         raise BackendUnavailable(f"compute capability {capability} is below 8.0", None, 'use backend="cpu"')
-    options = (name, tuple(kinds), cc, threads, blocks, contract)
+    options = (name, tuple(kinds), cc, threads, blocks, contract, quick)
     key = hashlib.sha256("\n".join((source, repr(options), *versions())).encode()).hexdigest()[:32]
     found = _COMPILED.get(key)
     if found is not None:
@@ -138,7 +140,14 @@ def _version(package: str) -> str:
 
 
 def _compile(
-    source: str, name: str, kinds: tuple[str, ...], cc: tuple[int, int], threads: int, blocks: int, contract: bool
+    source: str,
+    name: str,
+    kinds: tuple[str, ...],
+    cc: tuple[int, int],
+    threads: int,
+    blocks: int,
+    contract: bool,
+    quick: bool,
 ) -> str:
     with _row_stack():
         compiler, dispatcher, types, names = _numba()
@@ -151,6 +160,8 @@ def _compile(
                 function, signature, cc=cc, device=False, abi="numba", fastmath=False, launch_bounds=bounds
             )
             library._nvvm_options["fma"] = contract
+            if quick:
+                library._nvvm_options["prec-div"] = False
             body = "".join(_assembled(library, cc))
     return _named(body, name)
 

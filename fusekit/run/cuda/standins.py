@@ -214,6 +214,15 @@ def _pack_lanes(name: str) -> Callable[..., Any]:
     return packed
 
 
+def _load_packed(name: str, count: int) -> Callable[..., Any]:
+    def load_packed(base: int, at: int) -> tuple[Any, ...]:
+        _aligned(base, at, name, count)
+        halves = np.array([PLAIN["load_u16"](base, int(at) + k) for k in range(count)], np.uint16)
+        return tuple(halves.view(np.int32))
+
+    return load_packed
+
+
 def _unpack_lanes(name: str) -> Callable[..., Any]:
     unpack = _SCALARS[f"unpack_{name}"]
     return lambda words: tuple(unpack(half) for half in np.array(words, np.int32).view(np.uint16))
@@ -221,6 +230,7 @@ def _unpack_lanes(name: str) -> Callable[..., Any]:
 
 for _name in HALVES:
     NAMES[f"pack_lanes_{_name}"] = _pack_lanes(_name)
+    NAMES |= {f"load_packed_{_name}x{n}": _load_packed(_name, n) for n in lane_counts(_name)}
     NAMES[f"unpack_lanes_{_name}"] = NAMES[f"unpack_lanes_{_name}_again"] = _unpack_lanes(_name)
 
 

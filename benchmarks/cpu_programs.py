@@ -1,6 +1,6 @@
 """Every program of ``fusekit.programs`` on this CPU, large: eager, fusekit and torch.compile side by side in one run.
 
-    python benchmarks/cpu_programs.py [--only softmax,adamw] [--seconds 240] [--no-inductor] [--runs 9]
+    python benchmarks/cpu_programs.py [--only softmax,adamw] [--seconds 240] [--no-inductor] [--runs 9] [--threads 2]
 
 The three take turns, so that what else the machine does meets all of them; the best run counts. Memory that a call
 allocates is part of its time, for all three. torch.compile needs a C++ compiler, and is asked while time is left.
@@ -19,6 +19,7 @@ from shutil import which
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numba
 import torch
 
 import fusekit as fk
@@ -98,10 +99,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of programs, with commas")
     parser.add_argument("--seconds", type=float, default=240.0, help="after which torch.compile is left out")
     parser.add_argument("--no-inductor", action="store_true")
+    parser.add_argument("--threads", type=int, help="of each (default: all); on a busy machine one is steadier")
     parser.add_argument("--runs", type=int, default=9, help="of each, in turns")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+        numba.set_num_threads(options.threads)
     wanted = set(filter(None, options.only.split(",")))
     started, has_compiler = time.monotonic(), which("c++") is not None and not options.no_inductor
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}", HEAD, sep="\n", flush=True)

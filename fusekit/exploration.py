@@ -22,6 +22,7 @@ from fusekit.lower.record import race_record
 from fusekit.passes.segments.record import why_apart
 from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
 from fusekit.progress import progress
+from fusekit.run.allocated import on_bytes
 from fusekit.run.bytes import Traffic, traffic
 from fusekit.run.clones import clones
 from fusekit.run.closeness import Tolerance
@@ -39,7 +40,7 @@ from fusekit.trace.guards import is_as_recorded, token
 from fusekit.trace.reach import MISSING, SIMPLE
 from fusekit.trace.recording import source_name
 from fusekit.trace.shadow import parameters_of
-from fusekit.what_if import Asked
+from fusekit.what_if import Allocated, Asked
 from fusekit.why import Explanation, Merges
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ class Exploration:
                 flat = interpret(graph, inputs, (), symbols(self.recording.objects, leaves), self.recording.graph)
                 return restructure(self.recording, flat)
 
-            reports[step.name] = self._check(ours)
+            reports[step.name] = self._check(ours, fn=self.fn if step is self.steps[0] else self._eager())
         return reports
 
     def profile(self, seconds: float = 1.0) -> Profile:
@@ -314,8 +315,19 @@ class Exploration:
         kernels = self._compiled.kernels
         return profile(self.name, self.graph, self._plan, kernels, inputs, *given, eager, seconds)
 
+    def _eager(self) -> Callable[..., object]:
+        """The function; where inputs were given another allocation, on tensors rearranged as their bytes then lie."""
+        chains = {
+            name: chain for one in self.options.passes if isinstance(one, Allocated) for name, chain in one.chains
+        }
+        places = zip(self.steps[0].graph.inputs(), self.recording.inputs, strict=True)
+        return on_bytes(self.fn, {s.leaf: chains[t] for t, s in places if t in chains and isinstance(s, Argument)})
+
     def _check(
-        self, ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object], tolerance: Tolerance | None = None
+        self,
+        ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object],
+        tolerance: Tolerance | None = None,
+        fn: Callable[..., object] | None = None,
     ) -> CheckReport:
         explored, _ = self._explored()
         self._like_explored(explored)
@@ -330,7 +342,7 @@ class Exploration:
         keep = {id(t) for _, t in kept}
         first, second = self._cloned(keep), self._cloned(keep)
         state = torch.get_rng_state()
-        eager = observe(self.fn, *first, captures)
+        eager = observe(fn or self._eager(), *first, captures)
         torch.set_rng_state(state)
         mine = observe(call, *second, captures)
         script = functools.partial(repro, self.fn, self.args, self.kwargs)

@@ -179,12 +179,13 @@ class JitFunction:
         with self._lock:
             try:
                 entry, looked = self._find(args, kwargs)
+                inputs = looked.inputs(entry.recording)
             except _Watched as found:
-                key = found.key
+                watched = found
             else:
-                key, inputs = None, looked.inputs(entry.recording)
-        if key is not None:
-            return self._watch(key, args, kwargs)
+                watched = None
+        if watched is not None:
+            return self._watch(watched.key, args, kwargs)
         try:
             return self._execute(entry, inputs, looked.leaves)
         except LayoutMismatch:

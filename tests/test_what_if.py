@@ -44,7 +44,7 @@ def x() -> fk.Exploration:
         {"schedule": {"$1": "merge(0).split(0, 128)"}},
         {"precision": "fast"},
         {"alias": "conservative"},
-        {"allocation": {"%c": "split(0, 2)"}},
+        {"allocation": {"%c": "split(0, 2).reorder(1, 0, 2)"}},
     ],
     ids=str,
 )

@@ -250,12 +250,13 @@ def _orders(
         arrows.append(arrow)
         width = text_width(kinds, TINY, bold=True) + 8
         room = width + 15 * len(rows)
-        if spot := _free_spot(a, b, room, taken, between):
+        spot = _free_spot(a, b, room, taken, between)
+        if spot is None and rows:  # the numbers go to the store's corner
+            left[first, then, block], rows, room = rows, [], width
+            spot = _free_spot(a, b, room, taken, between)
+        if spot:
             taken.append((*spot, room, 13.0))
             chips += [e for k, row in enumerate(rows) for e in badge(spot[0] + width + 9 + 15 * k, spot[1] + 6.5, row)]
-        elif rows:
-            left[first, then, block] = rows
-        if spot:
             group = element(
                 "g",
                 id=f"{clean(ops[0])}=>{clean(ops[1])}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import networkx as nx
@@ -36,11 +37,8 @@ class Draft:
 
     def __init__(self, graph: Graph, by: str):
         self.by = by
+        self._graph = graph
         self._name = graph.name
-        self._nx: Holder = nx.MultiDiGraph()
-        self._nx.add_nodes_from((n, {"data": graph[n]}) for n in graph)
-        for (a, b, key), payload in graph.edges().items():
-            self._nx.add_edge(a, b, key, data=payload)
         self._ops: list[NodeId] = list(graph.ops())
         self._said: list[Explanation] = []
         self._used: set[str] = set(graph)
@@ -54,8 +52,21 @@ class Draft:
         draft._reserved = frozenset(graph)
         return draft
 
+    @cached_property
+    def _nx(self) -> Holder:
+        """The copy that is edited, made at the first edit."""
+        holder: Holder = nx.MultiDiGraph()
+        holder.add_nodes_from((n, {"data": self._graph[n]}) for n in self._graph)
+        for (a, b, key), payload in self._graph.edges().items():
+            holder.add_edge(a, b, key, data=payload)
+        return holder
+
     def __contains__(self, node: object) -> bool:
-        return node in self._nx
+        return node in (self._nx if self._is_edited else self._graph)
+
+    @property
+    def _is_edited(self) -> bool:
+        return "_nx" in self.__dict__
 
     # ---- nodes
 
@@ -256,8 +267,9 @@ class Draft:
         self._explain(subject, reason, evidence, "declined")
 
     def finish(self, invariants: Sequence[Invariant] = ()) -> PassResult:
-        """The new graph, checked; InvalidGraph names the invariant, the node and the pass."""
-        graph = Graph(self._name, self._ordered())
+        """The new graph, checked (the one that came where nothing was edited); InvalidGraph names the invariant, the
+        node and the pass."""
+        graph = Graph(self._name, self._ordered()) if self._is_edited else self._graph
         for invariant in invariants:
             if problem := next(iter(invariant.check(graph)), None):
                 what = f"{self.by} broke {invariant.name}: {problem[1]}"

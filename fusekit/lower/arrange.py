@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fusekit.lower.items import Item
-from fusekit.lower.program import ALWAYS, Apply, Assign, Cases, Load, Test
+from fusekit.lower.program import ALWAYS, Apply, Assign, Cases, Load, Statement, Test
 from fusekit.ops import REGISTER
 
 _CALL = re.compile(r"([\w.]+)\(")
@@ -67,7 +67,11 @@ def _tests(cases: Cases) -> set[str]:
 
 def is_costly(item: Item) -> bool:
     """Is it worth an ``if``? A load always is: outside its conditions its address may lie outside its tensor."""
-    match item.statement:
+    return is_costly_statement(item.statement)
+
+
+def is_costly_statement(statement: Statement) -> bool:
+    match statement:
         case Load():
             return True
         case Assign(value=Apply(scalar=scalar)):

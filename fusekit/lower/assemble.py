@@ -10,7 +10,7 @@ from fusekit.index import Form
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.assume import assume
-from fusekit.lower.build import Nest, Root
+from fusekit.lower.build import FILL, Nest, Root
 from fusekit.lower.items import Item, Path
 from fusekit.lower.order import at_top, at_use, can_store_early
 from fusekit.lower.program import (
@@ -32,6 +32,7 @@ from fusekit.lower.program import (
     Store,
     Sync,
     Test,
+    TileStore,
 )
 from fusekit.lower.uses import walk
 
@@ -54,7 +55,7 @@ def assemble(graph: Graph, nest: Nest, ways: Ways) -> Program:
     """The program."""
     maker = _Assembler(nest, ways)
     last = (Deliver(ways.holds),) if ways.holds else ()
-    body = (*nest.checks, *ways.snapshots, *ways.holds, *maker.level(()), *last)
+    body = (*nest.checks, *ways.snapshots, *ways.holds, *maker.filled(), *maker.level(()), *last)
     return Program(_params(nest, graph), body, nest.loops.axes, nest.loops.lanes)
 
 
@@ -62,7 +63,7 @@ class _Assembler:
     def __init__(self, nest: Nest, ways: Ways):
         loads = nest.placements.loads
         if loads == "top":
-            nest = replace(nest, items=at_top(nest.items, nest.cases))
+            nest = replace(nest, items=at_top(nest.items, nest.cases, FILL if nest.tiles else 0))
         self.nest, self.ways, self.at_use = nest, ways, loads == "use"
         self.early = self.at_use and not (ways.holds or ways.waits or ways.snapshots) and can_store_early(nest)
         self.users: dict[str, set[str]] = {}
@@ -71,6 +72,12 @@ class _Assembler:
                 self.users.setdefault(operand, set()).add(item.name)
         self.taken = {root.statement.value for root in nest.roots} | {kept.of.name for kept in nest.kept}
         self.finishes = {folded.finish.name for folded in nest.folds}
+
+    def filled(self) -> tuple[Statement, ...]:
+        """The block's tiles, with what its threads put in."""
+        if not self.nest.tiles:
+            return ()
+        return (*self.nest.tiles, *self._straight((), FILL), *self._roots((), FILL, TileStore), Sync())
 
     def level(self, path: Path) -> tuple[Statement, ...]:
         """What stands in the pass ``path`` of the loops: steps one after another, then stores."""

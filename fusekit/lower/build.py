@@ -23,21 +23,26 @@ from fusekit.lower.names import Names
 from fusekit.lower.nest import Puller
 from fusekit.lower.orbits import Orbit
 from fusekit.lower.placement import anchored
-from fusekit.lower.program import ALWAYS, Accumulate, Cases, Statement, Store, Test
+from fusekit.lower.program import ALWAYS, Accumulate, Cases, Statement, Store, Test, Tile, TileStore
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.stops import find_stops
 from fusekit.lower.target import Target
+from fusekit.lower.tiles import Shared, shared_tiles, unrolled
 from fusekit.lower.vectors import in_lanes, near, without_lane
 from fusekit.schedule import Placements, Schedule
 from fusekit.schedule.plan import (
     MOST_ACCUMULATORS,
     REDUCE,
     Plan,
+    free_of,
     open_guards,
     order_loops,
     plan_roots,
     set_steps,
 )
+
+FILL = -1
+"""The step in which shared tiles are filled: in front of all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Root:
     ``region``: what a store may write.
     """
 
-    statement: Store | Accumulate
+    statement: Store | Accumulate | TileStore
     guards: tuple[Guard, ...]
     cases: Cases
     path: Path
@@ -79,6 +84,7 @@ class Nest:
     kept: tuple[Kept, ...] = ()
     checks: tuple[Statement, ...] = ()
     placements: Placements = field(default_factory=Placements)
+    tiles: tuple[Tile, ...] = ()
 
     def guards_of(self, case: Iterable[tuple[str, bool]]) -> tuple[tuple[tuple[Guard, ...], bool], ...]:
         """(guards of a test, do they hold?) for each atom of a case."""
@@ -133,6 +139,8 @@ def _build(
     inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
     puller = Puller(graph, names, limit, loops, inline, exact=target.exact)
+    tiles = shared_tiles(graph, segment.roots, reference, schedule, loops, target, names)
+    puller.tiles = {one.tensor: one for one in tiles}
     if target.name == "cuda":  # a CPU keeps values in arrays
         puller.persist = schedule.placements.persist
     return _Builder(target, plans, stops, schedule.placements.persist, puller, segment.checks, segment.orbits).run()
@@ -187,6 +195,8 @@ class _Builder:
         return across_blocks(self.plans, self.loops)
 
     def run(self) -> Nest:
+        for shared in self.puller.tiles.values():
+            self._fill(shared)
         for op in _in_order(self.plans):
             self._root(self.plans[op])
         items = list(self.puller.items.values())
@@ -200,8 +210,9 @@ class _Builder:
         folds, names = tuple(self.folds.values()), self.puller.names
         before = checks(self.puller.graph, self.checks, names, self.loops.axes)
         return Nest(
-            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before
-        )
+            self.loops, tuple(items), tuple(self.roots), folds, cases, names, data, self.stops, tuple(kept), before,
+            tiles=tuple(shared.tile for shared in self.puller.tiles.values()),
+        )  # fmt: skip
 
     def _cases(self, items: Sequence[Item]) -> dict[str, Cases]:
         """When each item matters, by tests that are known where it stands."""
@@ -227,10 +238,34 @@ class _Builder:
         """The loops around a root, each with the step that it runs in."""
         return tuple(zip(plan.steps, map(self.loops.order.index, plan.loops), strict=False))
 
+    def _fill(self, shared: Shared) -> None:
+        """What threads put into a tile, in front of all steps: where a vector has no element of the value, anything."""
+        fill, shape = shared.fill, self.puller.graph.tensor(shared.tensor).shape
+        missing = [axis.var for axis in self.loops.axes if axis not in fill.axes and not is_block(axis)]
+        for env in unrolled(fill, free_of((*shared.stored, shared.slot))):
+            index = tuple(substitute(form, env) for form in shared.stored)
+            bounds = [Guard(substitute(guard.form, env), guard.extent) for guard in fill.bounds]
+            bounds += [Guard(form, n) for form, n in zip(index, shape, strict=True)]
+            guards = open_guards(near(tuple(without_lane(bounds, fill.lanes)), fill.lanes))
+            if guards is None:
+                continue
+            guards = (*guards, *(Guard(Form.of(var), 1) for var in missing))
+            self.puller.enter((), FILL, guards)
+            name = self.puller.pull(shared.tensor, index)
+            slot = substitute(shared.slot, env)
+            item, lanes = self.puller.items[name], fill.lanes is not None and fill.lanes in slot.free
+            if item.lanes and not lanes:
+                raise NoVectors("a vector goes to one place of a tile")
+            if lanes and not item.lanes:
+                name = self.puller.repeated(name, shared.tile.dtype, self.puller.graph.producer(shared.tensor))
+            store = TileStore(shared.tile.name, slot, name, shared.tile.dtype, lanes)
+            self.roots.append(Root(store, guards, self._when(guards), (), FILL))
+
     def _root(self, plan: Plan) -> None:
         expand = [var for var in self.loops.expand if var in plan.free]
         for numbers in product(*(range(var.extent) for var in expand)):
             env = {var: Form.of(number) for var, number in zip(expand, numbers, strict=True)}
+            self.puller.copy = env
             self._copy(_at(plan, env))
         if plan.is_fold:
             self._finish(plan)

@@ -17,6 +17,7 @@ from fusekit.lower.assemble import Ways, assemble
 from fusekit.lower.build import Nest, Segment, build
 from fusekit.lower.checks import CHECK, check_ops
 from fusekit.lower.hazards import Protected
+from fusekit.lower.narrow import sums_apart
 from fusekit.lower.partials import in_parts
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
 from fusekit.lower.program import For, Load, Param, Program, Store
@@ -111,6 +112,7 @@ def lower_segment(
     ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", is_parallel, safe.waits, safe.later)
     program = assemble(graph, nest, ways)
     program = in_parts(program, nest.names) if is_parallel else program
+    program = sums_apart(program, nest.names) if target == "cpu" else program
     source = _printer(target)[1](program, name, graph, _notes(graph, nest))
     made = _kernel(source, program, nest, safe, whole.checks)
     return replace(made, precision=precision, blocks_per_sm=nest.placements.blocks_per_sm)

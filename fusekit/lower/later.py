@@ -20,8 +20,8 @@ from fusekit.lower.program import Cases, Hold, Load, Store, Test, is_vector
 from fusekit.memory import Kind, meets, relate
 from fusekit.schedule.plan import open_guards
 
-PASSES = 8  # elements that each thread of the last block moves, at most
-SHARE = 4  # on a CPU: one element of so many of a tensor may wait
+PASSES = 4  # elements that each thread of the last block moves, at most
+SHARE = 4  # on a CPU: one element for so many iterations may wait
 MOST_SPANS = 4
 Span = tuple[int, int]
 
@@ -45,7 +45,7 @@ def leave(nest: Nest, loads: Sequence[Item], stores: Sequence[Root]) -> tuple[Ne
     made = _regions(nest, loads, stores)
     if isinstance(made, str):
         return made
-    if (why := _too_many(nest, made, stores)) is not None:
+    if (why := _too_many(nest, made)) is not None:
         return why
     memory = nest.names.memory(stores[0].block) if stores[0].block is not None else ""
     later = tuple(Hold(nest.names.fresh(f"{memory}_later"), memory, *span, dtype) for span, dtype in made.items())
@@ -114,7 +114,7 @@ def _covers(region: Layout, span: Span) -> bool:
     return is_whole and relate(_bytes(region, span), region).kind is Kind.INSIDE
 
 
-def _too_many(nest: Nest, made: dict[Span, DType], stores: Sequence[Root]) -> str | None:
+def _too_many(nest: Nest, made: dict[Span, DType]) -> str | None:
     count = sum((last - first) // dtype.width for (first, last), dtype in made.items())
     if len(made) > MOST_SPANS:
         return f"{len(made)} spans of bytes are read"
@@ -122,7 +122,7 @@ def _too_many(nest: Nest, made: dict[Span, DType], stores: Sequence[Root]) -> st
     if any(map(is_block, nest.loops.axes)) or threads:
         most, who = PASSES * prod(threads), "one block moves at once"
     else:
-        most, who = max(_region(root).numel for root in stores) // SHARE, "are worth a second store"
+        most, who = prod(nest.loops.space) // SHARE, "are worth a second store"
     return f"{count:,} elements are more than {who}" if count > most else None
 
 

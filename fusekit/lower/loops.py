@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from fusekit.domains import LoopDomain, Reference
+from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
 from fusekit.ir import Guard, Kind
 from fusekit.lower.program import LaunchAxis
@@ -20,13 +21,14 @@ MOST_COPIES = 256  # statements that one root may become by unrolling
 class Loops(Space):
     """``axes``: indices that the launch gives; ``expand``: loops that are unrolled; ``lanes``: the one of a vector.
 
-    ``shared``: loops that the schedule gives to blocks.
+    ``shared``: loops that the schedule gives to blocks. ``ids``: the index of every iteration domain.
     """
 
     axes: tuple[LaunchAxis, ...] = ()
     expand: tuple[Var, ...] = ()
     lanes: Var | None = None
     shared: frozenset[Var] = frozenset()
+    ids: Mapping[NodeId, Form] = field(default_factory=dict[NodeId, Form])
 
     @property
     def given(self) -> frozenset[Var]:
@@ -42,6 +44,7 @@ class Loops(Space):
         return replace(
             self,
             index=tuple(substitute(form, names) for form in self.index),
+            ids={i: substitute(form, names) for i, form in self.ids.items()},
             bounds=tuple(Guard(substitute(guard.form, names), guard.extent) for guard in self.bounds),
             order=tuple(named[var] for var in order),
             folded=frozenset(named.get(var, var) for var in self.folded),
@@ -84,7 +87,7 @@ def loops_of(reference: Reference, domain: LoopDomain, target: Target, vectors: 
     index = tuple(Form() if n == 1 else form for n, form in zip(domain.shape, derived.of(domain.logical), strict=True))
     return Loops(
         reference.shape, index, _needed(derived.bounds), tuple(order), frozenset(folded),
-        tuple(axes), tuple(expand), lanes, frozenset(shared),
+        tuple(axes), tuple(expand), lanes, frozenset(shared), derived.index,
     )  # fmt: skip
 
 

@@ -35,10 +35,12 @@ from fusekit.lower.program import (
     Position,
     Select,
     Test,
+    TileLoad,
 )
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of, unrounded
 from fusekit.lower.target import lifted
+from fusekit.lower.tiles import Shared
 from fusekit.lower.vectors import near, whole
 from fusekit.schedule.plan import open_guards
 
@@ -55,6 +57,7 @@ class Puller:
     ``path`` and ``guards`` are those of the root for which values are pulled. ``inline``: reductions over single
     elements. ``finished``: the results of reductions by (tensor, index). ``keys``: what each computed scalar is.
     ``exact``: is every op's result rounded to its dtype? ``step`` is the root's in the innermost of its loops.
+    ``tiles``: values that are in shared memory; ``copy``: the numbers of the unrolled loops of the copy in hand.
     ``persist``: the values that registers carry from one step to a later one; None: all. Others are made again.
     """
 
@@ -65,6 +68,8 @@ class Puller:
     inline: frozenset[NodeId] = frozenset()
     path: Path = ()
     step: int = 0
+    tiles: dict[NodeId, Shared] = field(default_factory=dict[NodeId, Shared])
+    copy: dict[Var, Form] = field(default_factory=dict[Var, Form])
     persist: tuple[NodeId, ...] | None = None
     guards: tuple[Guard, ...] = ()
     exact: bool = True
@@ -169,7 +174,8 @@ class Puller:
         items = [self.items[name] for name, _ in uses]
         own = max((k + 1 for k, (_, at) in enumerate(self.path) if self.loops.order[at] in free), default=0)
         depth = max([own, *(item.depth for item in items)])
-        step = max((item.step for item in items if item.depth == depth), default=0)
+        step = max((item.step for item in items if item.depth == depth), default=min(self.step, 0))
+        step = max(step, min(self.step, 0))
         if depth > len(self.path):
             raise CannotLower(f"a value is made in {depth} loops and needed in {len(self.path)}")
         return self.path[:depth], step
@@ -183,6 +189,8 @@ class Puller:
     def _needs(self, key: Key) -> list[Key]:
         """The values that make this one, in the order of its operands."""
         tensor, index = key
+        if self._tile_of(key) is not None:
+            return []
         node = self._producer(tensor)
         op, operands = self.graph.op(node), self.graph.operands(node)
         match op.target:
@@ -271,6 +279,8 @@ class Puller:
 
     def _make(self, key: Key) -> str:
         tensor, index = key
+        if (shared := self._tile_of(key)) is not None:
+            return self._from_tile(key, shared)
         node = self.graph.producer(tensor)
         op, payload = self.graph.op(node), self.graph.tensor(tensor)
         needs = self._needs(key)
@@ -310,6 +320,24 @@ class Puller:
                 if self.names.is_reserved(wanted) and names:  # exp_x = exp(x)
                     wanted = f"{wanted}_{names[0].split('_')[0]}"
         return self._assign(key, wanted, expr, names, forms, payload.dtype)
+
+    def _tile_of(self, key: Key) -> Shared | None:
+        """The tile that holds a value at the index at which it is wanted."""
+        shared = self.tiles.get(key[0])
+        if shared is None or self.step < 0:
+            return None
+        held = tuple(substitute(form, self.copy) for form in shared.index)
+        return shared if self._key(key[0], held) == key else None
+
+    def _from_tile(self, key: Key, shared: Shared) -> str:
+        at = substitute(shared.at, self.copy)
+        path, step = self._path(at.free, ())
+        known = ("tile", key, at, path)
+        if known not in self._made:
+            name = self.names.fresh(self.graph.tensor(key[0]).name or key[0][1:])
+            statement = TileLoad(name, shared.tile.name, at, shared.tile.dtype, self.loops.lanes in at.free)
+            self._made[known] = self._add(Item(statement, (), at.free, path, step))
+        return self._made[known]
 
     def _result(self, key: Key) -> str:
         """The result of a reduction, at an index where it is made."""

@@ -15,8 +15,8 @@ from fusekit.lower.items import Item
 from fusekit.lower.program import Cases, Load, Store, Test
 
 
-def at_top(items: Sequence[Item], cases: Mapping[str, Cases]) -> tuple[Item, ...]:
-    """The items with loads, and the tests that they hang on, in the first step of their pass."""
+def at_top(items: Sequence[Item], cases: Mapping[str, Cases], first: int) -> tuple[Item, ...]:
+    """The items with loads, and the tests that they hang on, in the first step of their pass: outside of loops ``first``."""
     tests = {item.name: item for item in items if isinstance(item.statement, Test) and not item.uses}
     moved = set(tests)
     for item in items:
@@ -24,7 +24,9 @@ def at_top(items: Sequence[Item], cases: Mapping[str, Cases]) -> tuple[Item, ...
             wanted = {test for case in cases[item.name] for test, _ in case}
             if all(test in tests and len(tests[test].path) <= len(item.path) for test in wanted):
                 moved.add(item.name)
-    return tuple(replace(item, step=0) if item.name in moved else item for item in items)
+    return tuple(
+        replace(item, step=min(item.step, 0 if item.path else first)) if item.name in moved else item for item in items
+    )
 
 
 def at_use(items: Sequence[Item], roots: Iterable[Root]) -> Iterator[tuple[list[Item], Root | None]]:

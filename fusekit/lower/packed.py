@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusekit.dtypes import F32, DType
-from fusekit.lower.program import Assign, Combine, Convert, Load, Name, Program, Statement
+from fusekit.lower.program import Apply, Assign, Combine, Convert, Load, Name, Program, Statement
 from fusekit.lower.scalars import HALVES
 from fusekit.lower.uses import reads, walk
 
@@ -39,10 +39,15 @@ def packed(program: Program, can_pack: Iterable[str]) -> dict[str, DType]:
 
 def copied(statement: Statement) -> str | None:
     """The vector of which this one is a copy in every register; None for anything else."""
-    match statement:
-        case Assign(value=Name(name), lanes=True):
+    if not isinstance(statement, Assign) or not statement.lanes:
+        return None
+    value = statement.value
+    if isinstance(value, Apply) and value.scalar.body == "{0}":
+        value = value.operands[0]
+    match value:
+        case Name(name):
             return name
-        case Assign(value=Convert(Name(name), source, dtype), lanes=True) if source in HALVES:
-            return name if dtype in (source, F32) else None
+        case Convert(Name(name), source, dtype) if source in HALVES and dtype in (source, F32):
+            return name
         case _:
             return None

@@ -312,7 +312,8 @@ class CudaPrinter(AccessPrinter):
             return
         if all(_COPY.fullmatch(text.split("  # ")[0]) for text, _ in lines):
             for text, op in lines:
-                self.put(text, op)
+                target, _, source = text.partition(" = ")
+                self.put(f"{target} = {self.unpacked(source)}" if source in self.packed else text, op)
             return
         if not self.vectors_in(inputs):
             inputs[LANES] = None

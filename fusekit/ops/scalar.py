@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fusekit.ops.fastmath import erf_f32, exp_f32, log_f32, tanh_f32
+from fusekit.ops.fastmath import cos_f32, erf_f32, exp_f32, log_f32, sin_f32, tanh_f32
 
 # ---- halves: registers are float32 that hold a rounded value; memory holds 16 bits -----------------------------------
 
@@ -269,6 +269,18 @@ def tanh(x):
     if type(x) is np.float32:
         return type(x)(tanh_f32(np.float32(x)))
     return np.tanh(x)
+
+
+def sin(x):
+    if type(x) is np.float32:
+        return type(x)(sin_f32(np.float32(x)))
+    return np.sin(x)
+
+
+def cos(x):
+    if type(x) is np.float32:
+        return type(x)(cos_f32(np.float32(x)))
+    return np.cos(x)
 
 
 def erf(x):

@@ -63,6 +63,8 @@ class Rewriter:
         ops = [part.of for part in parts if part.of is not None]
         if whole is None or block is None or is_written_between(self.graph, block, ops):
             return None
+        if (found := self.same_load(block, whole, ops)) is not None:
+            return found
         last = max(ops, key=self.graph.position)
         after = self.graph.ops()[self.graph.position(last) + 1]
         place = self.draft.add_tensor(Tensor(like.dtype, like.shape), id="%whole", block=block, layout=whole)
@@ -77,6 +79,16 @@ class Rewriter:
         self._value[made], self._tensor[value.number] = value, made
         self._place[made] = self.graph.position(last)
         return value
+
+    def same_load(self, block: NodeId, layout: Layout, ops: Sequence[NodeId]) -> Value | None:
+        """A load of the graph of this layout that sees the same memory as the loads ``ops``."""
+        for op in self.graph.ops():
+            if self.graph.op(op).target == LOAD:
+                (place,) = self.graph.operands(op)
+                is_same = self.graph.block_of(place) == block and self.graph.layout(place) == layout
+                if is_same and not is_written_between(self.graph, block, (*ops, op)):
+                    return self._value[self.graph.results(op)[0]]
+        return None
 
     def tensor(self, value: Value, before: NodeId) -> NodeId:
         """The tensor of a value, made in front of the op ``before`` with everything below it that is not there yet."""

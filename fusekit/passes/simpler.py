@@ -90,6 +90,39 @@ def windows(rewriter: Rewriter, v: Value) -> Simpler | None:
     return None if made is v else (made, Reason.of("views-joined"))
 
 
+def views_first(rewriter: Rewriter, v: Value) -> Simpler | None:
+    """A squeeze, an unsqueeze or a permute of what is computed element by element, where the operands' own views undo
+    it."""
+    if v.kind != WINDOW or v.operands[0].kind not in (APPLY, CAST) or v.numel != v.operands[0].numel:
+        return None
+    if any(len(form.terms) > 1 or not all(isinstance(atom, Var) for atom, _ in form.terms) for form in value_index(v)):
+        return None
+    made = _below(rewriter, v.operands[0], value_index(v), v.shape)
+    if made is None or _views(made) >= _views(v):
+        return None
+    return made, Reason.of("view-undone", shape=str(list(v.shape)))
+
+
+def _below(rewriter: Rewriter, v: Value, index: tuple[Form, ...], shape: tuple[int, ...]) -> Value | None:
+    """``v`` at ``index``, computed of its operands at ``index``; None where something else needs what is computed."""
+    values = rewriter.values
+    if v.kind == LOAD:
+        return rewriter.load(rewriter.loaded(v)[1].address(index), values.window(v, index, shape), (v,))
+    if v.kind not in (APPLY, CAST):
+        return values.window(v, index, shape)
+    node = rewriter.node(v)
+    if node is None or len(rewriter.graph.users(node)) != 1 or any(o.shape not in ((), v.shape) for o in v.operands):
+        return None
+    operands = [o if not o.shape else _below(rewriter, o, index, shape) for o in v.operands]
+    known = tuple(o for o in operands if o is not None)
+    return values.raw(v.kind, v.detail, known, shape, v.dtype) if len(known) == len(operands) else None
+
+
+def _views(v: Value) -> int:
+    """Views that a value is computed through."""
+    return (v.kind == WINDOW) + (sum(map(_views, v.operands)) if v.kind in (APPLY, CAST, WINDOW) else 0)
+
+
 def parts(rewriter: Rewriter, v: Value) -> Simpler | None:
     """Parts of one tensor put together again as they were."""
     if v.kind != OVERLAY:
@@ -149,4 +182,4 @@ def _covers(wheres: list[tuple[Guard, ...]]) -> bool:
     return len(seen) == 1 and at >= next(iter(seen)).extent
 
 
-RULES: tuple[Rule, ...] = (casts, pairs, windows, parts, repeats)
+RULES: tuple[Rule, ...] = (casts, pairs, windows, views_first, parts, repeats)

@@ -16,7 +16,7 @@ from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.ir import FUNCTIONAL, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor
 from fusekit.memory import algebra
-from fusekit.passes.rewrite import STORE, Rewriter, is_written_between
+from fusekit.passes.rewrite import STORE, Rewriter
 from fusekit.passes.spaces import Groups, groups, merged_index, split_index, split_shape
 from fusekit.passes.values import APPLY, BITS, CAST, FILL, LOAD, WINDOW, Value, value_index
 from fusekit.why import Reason
@@ -184,17 +184,12 @@ class _Respaced:
         return made
 
     def _load(self, v: Value, shape: Sequence[int]) -> Value | None:
-        """A load that is there already of the same bytes in this shape, with nothing written in between."""
-        graph = self.rewriter.graph
-        assert v.of is not None
-        (place,) = graph.operands(v.of)
-        block, layout = graph.block_of(place), algebra.reshape(graph.layout(place), shape)
-        for op in graph.ops():
-            if graph.op(op).target != LOAD or graph.block_of(graph.operands(op)[0]) != block:
-                continue
-            if graph.layout(graph.operands(op)[0]) == layout and not is_written_between(graph, block, (v.of, op)):
-                return self.rewriter.value(graph.results(op)[0])
-        return None
+        """The same bytes, loaded in this shape."""
+        block, layout = self.rewriter.loaded(v)
+        split = algebra.reshape(layout, shape)
+        if isinstance(split, Reason) or block is None or v.of is None:
+            return None
+        return self.rewriter.same_load(block, split, (v.of,))
 
 
 def _divisions(value: Value) -> int:

@@ -271,7 +271,7 @@ class Memory:
 
 
 def is_read(graph: Graph, result: NodeId) -> bool:
-    """May anybody read a library call's result: an op, or through a view of its block? Else it may be whatever it is."""
+    """May anybody read a library call's result, by an op or through a view? Else it may be whatever it is."""
     block = graph.block_of(result)
     return bool(graph.users(result)) or any(t != result and graph.block_of(t) == block for t in graph.tensors())
 

@@ -139,7 +139,8 @@ def _is_data(graph: Graph, tensor: NodeId) -> bool:
             return graph.op(op).target != INPUT
         number = dict(graph.op(op).same).get(graph.results(op).index(tensor))
         operands = graph.operands(op)
-        tensor = next((t for t in operands if graph.block_of(t) == block), NodeId("")) if number is None else operands[number]
+        viewed = next((t for t in operands if graph.block_of(t) == block), NodeId(""))
+        tensor = viewed if number is None else operands[number]
     return False
 
 

@@ -46,7 +46,7 @@ class Transpose:
         types = Parallelize((B, BY, U, T, V))
         fill = (ReorderAxes((0, 1, 3, 2)), *inside, types)
         tiles = tuple(Tile(t, len(chain.links), fill, (3, 2), (side + 1, 1)) for t in tiled)
-        return chain.then(*inside).done(B, BY, U, T, V, placements=Placements(shared=tiles))
+        return chain.then(*inside).done(B, BY, U, T, V, placements=Placements(loads="top", shared=tiles))
 
     def blocks_y(self, seen: Look) -> int:
         """Blocks along the innermost dimension."""

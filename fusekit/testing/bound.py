@@ -93,7 +93,7 @@ def _foreach(name: str, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def within_bound(
-    fn: Callable[..., object], make: Callable[[], Sequence[torch.Tensor]], want: Outcome, got: Outcome, exact: bool
+    fn: Callable[..., object], make: Callable[[], Sequence[object]], want: Outcome, got: Outcome, exact: bool
 ) -> bool:
     """Is every element of the outputs and of the arguments' memory as near to eager's as the bound allows?"""
     if want.error is not None or got.error is not None:

@@ -26,7 +26,7 @@ from fusekit.testing.runners import RUNNERS
 CHUNK = 10  # seeds a task
 FATES = (
     *("right", "wrong", "refused", "eager raises", "eager's accidents decide"),
-    *("exact", "within a bound", "needed the measured bound"),
+    *("with a number", "exact", "within a bound", "needed the measured bound"),
 )
 Result = tuple[list[int], "Counter[str]", list[Failure]]
 

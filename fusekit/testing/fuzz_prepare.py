@@ -31,7 +31,7 @@ def _kernels(seed: int, job: Job) -> Iterator[CudaKernel]:
     program = program_of(seed, job)
     for call in (0, 1):
         try:
-            found = explore(program.function, *program.make(call), options=OPTIONS).kernels
+            found = explore(program.function, *program.args(call), options=OPTIONS).kernels
         except (FusekitError, *REFUSED):  # eager refuses it, or fusekit: the run itself will tell
             continue
         yield from (kernel for kernel in found if isinstance(kernel, CudaKernel))

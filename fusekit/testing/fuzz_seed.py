@@ -106,7 +106,7 @@ def _shrunk(program: RandomProgram, trial: Trial, runner: Runner, seed: int) -> 
 
 def _stage(program: RandomProgram, call: int) -> str:
     """The first pass after which the interpreter does not do what eager does."""
-    args = program.make(min(call, 1) if call != 2 else 0)
+    args = program.args(call % 2)
     try:
         for name, candidate in stages(program.function):
             with torch.no_grad():
@@ -123,6 +123,7 @@ def _stage(program: RandomProgram, call: int) -> str:
 def _looks(program: RandomProgram) -> Counter[str]:
     counts = Counter({f"lines: {len(program.steps)}": 1, f"arguments: {len(program.arguments)}": 1})
     counts["eager's accidents decide"] += program.accident
+    counts["with a number"] += program.placements[0].number is not None
     counts["exact" if program.exact else "within a bound"] += 1
     for step in program.steps:
         counts[f"kind: {step.kind}"] += 1

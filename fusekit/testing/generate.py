@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,6 +62,8 @@ class _Maker:
         placements = self._placements(Arguments(c, exact, self.large), arguments)
         names: list[str] = list(NAMES[: len(placements[0].arguments)])
         self.spaces = [{"torch": torch, **dict(zip(names, one.make(), strict=True))} for one in placements]
+        for space, one in zip(self.spaces, placements, strict=True):
+            space.update({} if one.number is None else {"n": one.number})
         lines, steps = Lines(c, self.spaces, names, exact), list[Step]()
         is_drawn = isinstance(c.choices, Drawn)
         count = most if is_drawn else c.number(fewest, most)
@@ -94,7 +96,10 @@ class _Maker:
             if first.arguments != second.arguments:
                 break
             second = maker.placement(looks, seed)
-        return first, second
+        if not self.choose.chance(30):
+            return first, second
+        numbers = self.choose.number(0, 3), self.choose.number(0, 3)
+        return replace(first, number=numbers[0]), replace(second, number=numbers[1])
 
     def _runs(self, step: Step) -> bool:
         """Does eager take the line in both calls? A line that eager's loop order decides is kept two times in five."""

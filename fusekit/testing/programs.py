@@ -61,10 +61,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Arguments of one call: where in which memory each of them lies."""
+    """Arguments of one call: where in which memory each of them lies, and a Python number ``n``, where there is one."""
 
     buffers: tuple[Buffer, ...]
     arguments: tuple[View, ...]
+    number: int | None = None
 
     def make(self, device: str | None = None) -> list[torch.Tensor]:
         """The arguments, made anew; on a ``device`` they share memory as they do here."""
@@ -95,6 +96,7 @@ class Placement:
             names.append(name if view.twin is None else names[view.twin])
             if view.twin is None:
                 lines.append(f"{name} = {self._text(view)}")
+        names += [] if self.number is None else [str(self.number)]
         return [*lines, f"args = [{', '.join(names)}]"]
 
     def _text(self, view: View) -> str:
@@ -143,13 +145,19 @@ class RandomProgram:
         return self.placements[0].buffers
 
     def make(self, call: int = 0, device: str | None = None) -> list[torch.Tensor]:
-        """The arguments of a call, made anew: they share memory as their views say."""
+        """The tensors of a call, made anew: they share memory as their views say."""
         return self.placements[call].make(device)
+
+    def args(self, call: int = 0, device: str | None = None) -> list[torch.Tensor | int]:
+        """The arguments of a call with the number, where there is one."""
+        number = self.placements[call].number
+        return [*self.make(call, device), *([] if number is None else [number])]
 
     @property
     def source(self) -> str:
         """The program as a Python function named ``program``."""
-        names = ", ".join(NAMES[: len(self.arguments)])
+        number = [] if self.placements[0].number is None else ["n"]
+        names = ", ".join([*NAMES[: len(self.arguments)], *number])
         body = [step.line for step in self.steps] + [f"return ({', '.join(self.outputs)},)"]
         return "\n".join([f"def program({names}):", *(f"    {line}" for line in body)]) + "\n"
 
@@ -178,9 +186,7 @@ class RandomProgram:
         return "\n".join(lines) + "\n"
 
     def __repr__(self) -> str:
-        calls = [
-            line for k, one in enumerate(self.placements) for line in (f"# arguments of call {k}", *one.lines()[:-1])
-        ]
+        calls = [line for k, one in enumerate(self.placements) for line in (f"# arguments of call {k}", *one.lines())]
         return "\n".join([*calls, self.source])
 
 

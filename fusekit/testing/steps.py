@@ -58,7 +58,24 @@ class Lines:
                 fits.append(name)
         if fits and (tensor_only or not self.choose.chance(15)):
             return self.choose.pick(fits)
-        return None if tensor_only else number(t)
+        return None if tensor_only else self.scalar(t)
+
+    def scalar(self, t: torch.Tensor) -> str:
+        """A literal, or the number among the arguments."""
+        has_number = "n" in self.spaces[0] and t.dtype != torch.bool
+        return "n" if has_number and self.choose.chance(50) else number(t)
+
+    def is_tensor(self, name: str | None) -> bool:
+        return name is not None and name.split(".")[0] in self.names
+
+    def indexes(self, size: int) -> bool:
+        """Is the number among the arguments an index of so many elements, in every call?"""
+        found = [space.get("n") for space in self.spaces]
+        return all(isinstance(n, int) and n < size for n in found)
+
+    def starts_its_storage(self, name: str) -> bool:
+        found = [space[name] for space in self.spaces]
+        return all(isinstance(t, torch.Tensor) and t.storage_offset() == 0 for t in found)
 
     def source(self, t: torch.Tensor) -> str | None:
         """A partner to be written over ``t``; a clone of it where eager's loop order might decide."""
@@ -122,6 +139,7 @@ def _view(b: Lines, name: str, t: torch.Tensor) -> str | None:
         start = c.number(0, size - 1)
         texts += [f"{name}.narrow({d}, {start}, {c.number(0 if c.chance(5) else 1, size - start)})"] * 2
         texts += [f"{name}.select({d}, {c.number(-size, size - 1)})"] * 2
+        texts += [f"{name}.narrow({d}, n, 1)", f"{name}.select({d}, n)"] * 3 if b.indexes(size) else []
         texts += [f"{name}.unfold({d}, {c.number(1, min(2, size))}, {c.number(1, 2)})"]
         texts += [f"{name}.split({c.number(1, size)}, {d})[{c.pick((0, -1))}]", f"{name}.chunk(2, {d})[0]"]
     if dims > 1:
@@ -191,7 +209,7 @@ def _in_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
             else []
         )
         return c.pick(texts)
-    is_tensor = other != number(t)
+    is_tensor = b.is_tensor(other)
     texts = [f"{name}.add_({other})", f"{name}.mul_({other})", f"{name}.sub_({other})"] * 2
     texts += (
         [f"{name}.copy_({other})", f"{name}.add_({other}, alpha=2)"] * 2 if is_tensor else [f"{name}.fill_({other})"]
@@ -232,6 +250,7 @@ def _set_item(b: Lines, name: str, t: torch.Tensor) -> str | None:
             f"{name}[:-1] = {name}[1:] * 2" if t.dtype != torch.bool else f"{name}[1:] = ~{name}[:-1]",
         ]
         texts += [f"{name}[1:] += {name}[:-1].clone()"] if t.dtype != torch.bool else []
+    texts += [f"{name}[n] = {number(t)}", f"{name}[n] = {name}[0].clone()"] * 2 if b.indexes(t.size(0)) else []
     other = b.partner(t[0], tensor_only=True)
     if other is not None:
         safe = f"{other}.clone()" if b._shares(b.get(other), t) and c.chance(85) else other
@@ -293,7 +312,7 @@ def _pure(b: Lines, name: str, t: torch.Tensor) -> str | None:
         texts = [f"~{name}", f"{name} & {other}", f"{name} | {other}", f"{name} ^ {other}"]
         texts += [f"torch.where({name}, 1.5, 2.0)", f"torch.where({name}, {c.pick(b.names)}, 1)"]
         return c.pick(texts)
-    is_tensor = other != number(t)
+    is_tensor = b.is_tensor(other)
     texts = [f"{name} + {other}", f"{name} * {other}", f"{name} - {other}"] * 3
     texts += [f"-{name}", f"{name}.abs()", f"2 - {name}"] if t.dtype != torch.uint8 else []
     texts += [f"{name}.clone()", f"{name}.contiguous()", f"{name} * 2", f"torch.relu({name})", f"{name}.square()"]
@@ -377,7 +396,7 @@ def _moving(b: Lines, name: str, t: torch.Tensor) -> str | None:
     ]
     texts += [f"torch.nn.functional.pad({name}, ({c.number(-1, 2)}, {c.number(0, 2)}), value={c.pick(('0', '1'))})"] * 2
     # A *_scatter op copies the whole storage of its operand, offset and all: no layout promises that offset.
-    whole = name if t.numel() and all(s[name].storage_offset() == 0 for s in b.spaces) else f"{name}.clone()"
+    whole = name if t.numel() and b.starts_its_storage(name) else f"{name}.clone()"
     if t.size(0):
         texts += [
             f"torch.slice_scatter({whole}, {name}[:1] + 1, 0, 0, 1)"

@@ -19,7 +19,7 @@ from fusekit.testing.runners import Runner
 Verdict = Literal["right", "wrong", "refused"]
 CALLS = (0, 1, 0)  # the last one meets a plan that is there
 EXACT = Tolerance(bitwise=True)
-Make = Callable[[], list[torch.Tensor]]
+Make = Callable[[], Sequence[object]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Trial:
 
 def try_program(program: RandomProgram, runner: Runner, seed: int = 0) -> Trial:
     """Run the calls of a program, each on arguments of its own, and compare each with eager."""
-    makes = [partial(program.make, call, runner.device) for call in CALLS]
+    makes = [partial(program.args, call, runner.device) for call in CALLS]
     return try_calls(program.function_on(runner.device), makes, program.exact, runner, seed)
 
 

@@ -36,6 +36,8 @@ def is_suspicious(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, An
         return False
     writes, reads = (list(tensors_in(values)) for values in operands(func, args, kwargs))
     may_refuse_itself = name in NEVER_OVERLAPPING or "out" in func._schema.overload_name
+    if any(type(x) is complex for x in (*args, *kwargs.values())) and not all(w.is_complex() for w in writes):
+        return True
     for w in writes:
         if is_expanded(_layout(w)) or (not w.dtype.is_floating_point and name not in ("zero_", "copy_")):
             return True

@@ -105,11 +105,7 @@ def restated(out: Any, wanted: Sequence[Layout]) -> Any:
     results = list(tensors_in(out))
     if len(results) != len(wanted):
         return out
-    made = {
-        id(t): empty(layout, t.device)
-        for t, layout in zip(results, wanted, strict=True)
-        if layout_of(t) != layout
-    }
+    made = {id(t): empty(layout, t.device) for t, layout in zip(results, wanted, strict=True) if layout_of(t) != layout}
     return mapped(out, lambda t: made.get(id(t), t)) if made else out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -197,12 +198,29 @@ def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     states = [generator.get_state() for generator in generators]
     kwargs = {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
     try:
-        return func(*args, **kwargs)
+        return quietly(lambda: func(*args, **kwargs))
     except Exception as error:  # whatever eager raises is the answer
         return error
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
+
+
+def quietly(call: Callable[[], Any]) -> Any:
+    """What ``call`` gives, without the warnings of torch's C++: they would be about a question of ours.
+
+    They are kept until the innermost binding returns, which here is one of our own.
+    """
+    found: list[Any] = []
+
+    def once(number: float) -> float:
+        found.append(call())
+        return number
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.zeros(1, dtype=torch.float32, device=_CPU).apply_(once)
+    return found[0]
 
 
 def default_generators() -> list[torch.Generator]:
@@ -285,7 +303,7 @@ def _try(
         return made[id(t)]
 
     try:
-        func(*mapped(tuple(args), dummy), **mapped(dict(kwargs), dummy))
+        quietly(lambda: func(*mapped(tuple(args), dummy), **mapped(dict(kwargs), dummy)))
     except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]  # decided by data
         return None
     except Exception as error:  # whatever eager raises is the answer

@@ -46,9 +46,9 @@ def record(
 ) -> Recording:
     """The program that ``fn(*args, **kwargs)`` runs.
 
-    ``seen``: what a watched run of it saw of foreign ops. With it (may be empty), Unobserved is raised where the
-    function fails after a foreign op that was not seen. Raises what eager raises for these arguments, or UnsupportedError with the user's line where eager would succeed
-    and no recording can stand for the function.
+    ``seen``: what a watched run of it saw of foreign ops. With it (it may be empty), Unobserved is raised where the
+    function fails after a foreign op that was not seen. Else raises what eager raises for these arguments, or
+    UnsupportedError with the user's line where eager would succeed and no recording can stand for the function.
     """
     args, kwargs = tuple(args), dict(kwargs or {})
     if C._functorch.peek_interpreter_stack() is not None:

@@ -280,10 +280,9 @@ class Recorder(TorchDispatchMode):
 
     def _as_seen(self, func: OpOverload, out: Any) -> Any:
         """A foreign call's results with the layouts that were seen in eager, where there was such a call."""
-        number = len(self.foreign)
-        if number < len(self.seen) and self.seen[number][0] == str(func):
-            if all(result.alias_info is None for result in func._schema.returns):
-                out = foreign.restated(out, self.seen[number][1])
+        number, is_fresh = len(self.foreign), all(result.alias_info is None for result in func._schema.returns)
+        if number < len(self.seen) and self.seen[number][0] == str(func) and is_fresh:
+            out = foreign.restated(out, self.seen[number][1])
         self.foreign.append((str(func), tuple(map(foreign.layout_of, tensors_in(out)))))
         return out
 

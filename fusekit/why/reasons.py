@@ -53,6 +53,7 @@ SENTENCES: dict[str, str] = {
     "undone-twice": "{op} of {op} gives what was there",
     "before-repeat": "{op} is computed for {few} elements, not for their {many} repetitions",
     "views-joined": "views of views are one index",
+    "view-undone": "computed over {shape} at once: the views in front and behind undo one another",
     "parts-of-one": "{parts} parts of one tensor, put together as they were",
     "computed-already": "{op} is the same",
     # output-aliases

@@ -145,7 +145,7 @@ def test_on_another_device_a_program_makes_its_tensors_there() -> None:
     program = replace(
         random_program(0), steps=(Step("torch.arange(3) + torch.tensor([1, 2, 3])", "t0"),), outputs=("t0",)
     )
-    (found,) = program.function_on("meta")(*program.make())
+    (found,) = program.function_on("meta")(*program.args())
     assert isinstance(found, torch.Tensor) and found.device.type == "meta"
 
 

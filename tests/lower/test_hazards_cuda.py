@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from fusekit.index import Form
 from fusekit.ir import Graph
 from fusekit.lower import lower_segment
 from fusekit.run.cuda.kernel import CudaKernel, as_cuda, copied
@@ -188,3 +189,55 @@ def test_without_the_remedy_the_result_is_wrong() -> None:
     keep = np.zeros(64, np.uint8)
     simulate(broken, kernel.name, *kernel.launch, (x.data_ptr(), keep.ctypes.data, keep.ctypes.data + 32))
     assert not torch.equal(memory[0], expected[0])
+
+
+# ---- random programs ------------------------------------------------------------------------------------------------
+
+SCHEDULES = (
+    "merge(0).split(0, 8).parallelize(BIDx, TIDx)",
+    "merge(0).split(0, 4).split(0, 4).parallelize(BIDx, TIDx, VECTORIZE)",
+    "merge(0).split(0, 2).split(0, 4).parallelize(BIDx, TIDx, UNROLL)",
+    "merge(0).split(0, 64).parallelize(BIDx, TIDx)",
+    "split(1, 8).parallelize(BIDx, SERIAL, TIDx)",
+    "parallelize(BIDx, TIDx)",
+    "parallelize(TIDx, BIDx)",
+    "parallelize(BIDx, SERIAL)",
+)
+
+
+def random_program(rng: random.Random) -> Graph:
+    """One or two stores over one block, of sums of reads through maps: flips, transposes, shifts, rows, elements."""
+    n = rng.choice((2, 3, 4, 6, 8))
+    shape = (n, n) if rng.random() < 0.4 else (n, rng.choice((1, 3, 4, 8, 9)))
+    s = Sketch()
+    block = s.block(4 * (n * shape[1] + 8))
+    x = s.place(block, shape, offset=rng.choice((0, 0, 4, 3)), name="x")
+    i, j = at(*shape)
+    rows, columns = Form.of(shape[0] - 1), Form.of(shape[1] - 1)
+    maps = [
+        (rows - i, j), (i, columns - j), (rows - i, columns - j), (Form.of(rng.randrange(shape[0])), j),
+        (i, Form.of(rng.randrange(shape[1]))), (Form.of(rng.randrange(shape[0])), Form.of(rng.randrange(shape[1]))),
+        ((i + 1) % shape[0], j), (i, (j + shape[1] // 2) % shape[1]), (i, j),
+    ]  # fmt: skip
+    if shape[0] == shape[1]:
+        maps += [(j, i), (j, i), (rows - j, i), (rows - j, columns - i)]
+    whole = s.load(x)
+    value = s.window(whole, shape, *rng.choice(maps))
+    for _ in range(rng.randint(0, 2)):
+        value = s.add(value, s.window(whole, shape, *rng.choice(maps)))
+    if rng.random() < 0.3:  # another view of the same bytes, a few elements on
+        value = s.add(value, s.load(s.place(block, shape, offset=rng.randint(0, 8), name="shifted")))
+    s.store(value, x)
+    if rng.random() < 0.4:
+        s.store(s.add(s.window(whole, shape, *rng.choice(maps)), 1), s.fresh(shape, name="y"))
+    return s.finish()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs_in_any_order_of_blocks(seed: int) -> None:
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    for _ in range(4):
+        seen |= remedies(check(random_program(rng), rng.choice(SCHEDULES)))
+    assert seen <= {"block barrier", "pairing of orbits", "store left to the last block", "snapshot",
+                    "read before the inner loop", "read before the loop"}  # fmt: skip

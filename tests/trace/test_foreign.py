@@ -1,5 +1,4 @@
-"""Ops of other libraries whose stand-in kernels tell other layouts than the ops: right at every call, and fused from the
-second on."""
+"""Ops of other libraries whose stand-in kernels tell other layouts: right at every call, fused from the second on."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ OUT = {
     "a sum into a part of what is summed": (
         lambda a: (torch.sum(a, 0, out=a[3]), a * 1)[1], lambda: (grid(),)),
     "matmul": (into(torch.mm), lambda: (torch.zeros(5, 5), grid(), grid(7, 5))),
-    "matmul into a view of itself": (lambda o, a: torch.mm(a, a.t(), out=o[:, ::2]), lambda: (torch.zeros(5, 10), grid())),
+    "matmul into columns": (lambda o, a: torch.mm(a, a.t(), out=o[:, ::2]), lambda: (torch.zeros(5, 10), grid())),
     "cat": (lambda o, a, b: torch.cat([a, b], out=o), lambda: (torch.zeros(2 * SIZE), line(), line().neg())),
     "a pair": (lambda v, i, a: torch.max(a, 1, out=(v, i)), lambda: (torch.zeros(5), torch.zeros(5).long(), grid())),
     "where": (lambda o, a, b: torch.where(a > 0, a, b, out=o), lambda: (line(), line(), line().neg())),
@@ -174,7 +174,7 @@ def waves() -> tuple[torch.Tensor]:
 
 REINTERPRETED = {
     "view_as_real": (lambda z: (torch.view_as_real(z).mul_(2), z * 1)[1], waves),
-    "its parts": (lambda z: (torch.view_as_real(z)[:, 0].exp_(), torch.view_as_real(z)[3:, 1].zero_(), z + 0)[2], waves),
+    "its parts": (lambda z: (torch.view_as_real(z)[:, 0].exp_(), torch.view_as_real(z)[3:, 1].zero_(), z)[2], waves),
     "real and imag": (lambda z: (z.real.add_(1), z.imag.neg_(), z + 0)[2], waves),
     "view_as_complex": (lambda a: (torch.view_as_complex(a).mul_(2j), a + 1)[1], lambda: (grid(6, 2),)),
     "f32 as int32": (lambda a: (a.view(torch.int32).bitwise_xor_(1 << 31), a + 0)[1], lambda: (line(),)),
@@ -215,9 +215,7 @@ DATA = {
 
 
 def cases(**groups):
-    return [
-        pytest.param(*case, id=f"{group} {name}") for group, rows in groups.items() for name, case in rows.items()
-    ]
+    return [pytest.param(*case, id=f"{group} {name}") for group, rows in groups.items() for name, case in rows.items()]
 
 
 @pytest.mark.parametrize(

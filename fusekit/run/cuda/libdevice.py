@@ -21,7 +21,8 @@ _UNARY = {
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctanh": "atanh",
 }  # fmt: skip
 _BINARY = {"arctan2": "atan2", "copysign": "copysign", "fmod": "fmod", "hypot": "hypot", "power": "pow"}
-_TABLE = {"exp_f32": "exp", "log_f32": "log", "tanh_f32": "tanh", "erf_f32": "erf"}
+_TABLE = {"exp_f32": "exp", "log_f32": "log", "tanh_f32": "tanh", "erf_f32": "erf", "sin_f32": "sin",
+          "cos_f32": "cos"}  # fmt: skip
 _CONSTANTS = ("inf", "nan", "bool_", *(f"{kind}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)))
 
 

@@ -133,7 +133,8 @@ class Exploration:
         found = tuple(e for e in said if wanted <= set(e.subject) or (second is None and first in e.evidence))
         if second is None and (kernel := self._compiled.kernels.get(NodeId(first))) is not None:
             found += race_record(self.graph, NodeId(first), kernel.races)
-        return found or self._why_apart(first, second)
+        is_told = any(e.reason.name != "computed-again" for e in found)
+        return found if is_told else (*self._why_apart(first, second), *found)
 
     def _why_apart(self, first: str, second: str | None) -> tuple[Explanation, ...]:
         """Why the segments of two nodes are not one; nothing for nodes of one segment."""

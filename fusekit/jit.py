@@ -176,18 +176,27 @@ class JitFunction:
                     return self._execute(entry, inputs, args)
         if is_inside():  # of another function that is being recorded: a part of it
             return self._fn(*args, **kwargs)
-        with self._lock:
-            try:
-                entry, looked = self._find(args, kwargs)
-                inputs = looked.inputs(entry.recording)
-            except _Watched as found:
-                watched = found
-            else:
-                watched = None
-        if watched is not None:
-            return self._watch(watched.key, args, kwargs)
         try:
-            return self._execute(entry, inputs, looked.leaves)
+            with self._lock:
+                entry, looked = self._find(args, kwargs)
+                tensors = looked.inputs(entry.recording)
+        except _Watched as found:
+            watched = found.key
+        else:
+            return self._run(entry, looked, tensors, args, kwargs)
+        return self._watch(watched, args, kwargs)
+
+    def _run(
+        self,
+        entry: _Known,
+        looked: Looked,
+        tensors: Sequence[torch.Tensor],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """A found plan; where a foreign op answers with other tensors than it did, the call in eager, if it may be."""
+        try:
+            return self._execute(entry, tensors, looked.leaves)
         except LayoutMismatch:
             if not entry.recording.foreign:
                 raise
@@ -300,7 +309,7 @@ class JitFunction:
         """A predicate for a key that was met again. It costs more than a look-up: when it fails for calls of its own
         key, another one is made after twice as many of them."""
         entry.misses += 1
-        if entry.misses & (entry.misses - 1):
+        if entry.misses & (entry.misses - 1) or entry.recording.foreign:
             return
         predicate = predicate_of(self._key, entry.recording, args, kwargs)
         if predicate is not None:

@@ -54,7 +54,7 @@ class Asked:
             if name not in DECISIONS:
                 raise FusekitError(f"what_if knows no {name!r}", None, f"it knows {', '.join(DECISIONS)}")
             options = DECISIONS[name](replace(self, options=options), value)
-            words.append(f"{name}={value!r}")
+            words.append(f"{name}={_said(value)!r}")
         return options, tuple(words)
 
     # ---- which kernels
@@ -192,12 +192,19 @@ def _launching(graph: Graph) -> list[str]:
 
 
 def _names(what: str, value: object, example: str, least: int) -> list[str]:
-    """One id or several."""
-    many = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()
-    found = [value] if isinstance(value, str) else list(many)
+    """One id or several; a segment of ``x.segments`` stands for its own."""
+    many = cast("Sequence[object]", value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    found = [getattr(one, "id", one) for one in many]
     if len(found) < least or not all(isinstance(one, str) for one in found):
         raise FusekitError(f"{what}={value!r:.60} is not enough", "what_if", f"give {example}")
     return cast("list[str]", found)
+
+
+def _said(value: object) -> object:
+    """Segments by their ids."""
+    if isinstance(value, tuple | list):
+        return tuple(getattr(one, "id", one) for one in cast("Sequence[object]", value))
+    return getattr(value, "id", value)
 
 
 def _change(options: Options, name: str, kind: type[P]) -> P:

@@ -231,6 +231,8 @@ class Draft:
 
     def sweep(self) -> None:
         """Without ops whose results are values that nothing takes, last ones first, and without places nobody names."""
+        if not self._is_edited and not self._has_waste():
+            return
         for op in reversed(self._ops):
             results = [t for _, t, key in self._nx.out_edges(op, keys=True) if key == "def"]
             if results and not any(self._nx.out_degree(t) for t in results):
@@ -239,6 +241,15 @@ class Draft:
         unnamed = [n for n in self._nx if kind_of(n) == TENSOR and not self._nx.in_degree(n)]
         lonely = [n for n in unnamed if all(key == "lives" for _, _, key in self._nx.out_edges(n, keys=True))]
         self._nx.remove_nodes_from(lonely)
+
+    def _has_waste(self) -> bool:
+        """Is there anything to sweep in the graph as it came?"""
+        graph = self._graph
+        wasted = any(
+            graph.results(op) and not any(graph.users(t) or graph.block_of(t) for t in graph.results(op))
+            for op in self._ops
+        )
+        return wasted or any(not graph.has_producer(t) and not graph.users(t) for t in graph.tensors())
 
     def remove(self, node: NodeId, *, because: Reason | None = None) -> None:
         self._nx.remove_node(node)

@@ -113,7 +113,8 @@ def lower_segment(
     program = assemble(graph, nest, ways)
     program = in_parts(program, nest.names) if is_parallel else program
     program = sums_apart(program, nest.names) if target == "cpu" else program
-    source = _printer(target)[1](program, name, graph, _notes(graph, nest))
+    how = {"exact": role.exact} if target == "cuda" else {}
+    source = _printer(target)[1](program, name, graph, _notes(graph, nest), **how)
     made = _kernel(source, program, nest, safe, whole.checks)
     return replace(made, precision=precision, blocks_per_sm=nest.placements.blocks_per_sm)
 

@@ -16,7 +16,10 @@ from fusekit.lower.program import Cases, Load, Store, Test
 
 
 def at_top(items: Sequence[Item], cases: Mapping[str, Cases], first: int) -> tuple[Item, ...]:
-    """The items with loads, and the tests that they hang on, in the first step of their pass: outside of loops ``first``."""
+    """The items with loads, and the tests that they hang on, in the first step of their pass.
+
+    ``first``: which that is outside of all loops.
+    """
     tests = {item.name: item for item in items if isinstance(item.statement, Test) and not item.uses}
     moved = set(tests)
     for item in items:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from fusekit.dtypes import DType
+from fusekit.dtypes import BF16, DType
 from fusekit.ids import NodeId
 from fusekit.index import Div, Form, Mod, Var, substitute
 from fusekit.ir import Graph
@@ -24,8 +24,9 @@ WIDEST = 16  # bytes of one access
 class AccessPrinter(Printer):
     """``lane_names``: the names of vectors; ``inside``: how names in a position are spelled at the lane in hand."""
 
-    def __init__(self, graph: Graph, program: Program, vectors: bool, values: Collection[str]):
+    def __init__(self, graph: Graph, program: Program, vectors: bool, values: Collection[str], exact: bool = True):
         super().__init__(graph)
+        self.exact = exact
         self.program, self.vectors, self.values = program, vectors, values
         self.count = program.lanes.extent if program.lanes else 1
         vectors_of = Load | Assign | Test | TileLoad
@@ -101,6 +102,10 @@ class AccessPrinter(Printer):
             return name
         return f"unpack_lanes_{self.packed[name]}{'_again' if again else ''}({name})"
 
+    def rounding(self, dtype: DType) -> str:
+        """What a store's name says of a register that is rounded already."""
+        return "exact_" if self.exact and dtype is BF16 else ""
+
     def load(self, load: Load) -> None:
         width, lanes = load.dtype.width, self.program.lanes
         count = self.chunk(load.address, width, unit=width) if load.lanes else 1
@@ -153,12 +158,12 @@ class AccessPrinter(Printer):
         count = self.chunk(store.address, store.dtype.width, unit=store.dtype.width) if store.lanes else 1
         if not store.lanes:
             base, at = self.element(store.memory, store.address, store.dtype)
-            self.put(f"store_{store.dtype}({base}, {at}, {store.value})", store.ops)
+            self.put(f"store_{self.rounding(store.dtype)}{store.dtype}({base}, {at}, {store.value})", store.ops)
             return
         for lane, form in self.pieces(store.address, count):
             base, at = self.element(store.memory, form, store.dtype)
             value = part_of(self.unpacked(store.value), lane, count, self.count)
-            tail = _tail(store.dtype, count)
+            tail = self.rounding(store.dtype) + _tail(store.dtype, count)
             if store.mask is None:
                 self.put(f"store_{tail}({base}, {at}, {value})", store.ops)
             elif count > 1:
@@ -179,10 +184,12 @@ class AccessPrinter(Printer):
 
     def tile_store(self, store: TileStore) -> None:
         if not store.lanes:
-            self.put(f"store_shared_{store.dtype}({store.tile}, {self.form(store.at)}, {store.value})")
+            word = f"store_shared_{self.rounding(store.dtype)}{store.dtype}"
+            self.put(f"{word}({store.tile}, {self.form(store.at)}, {store.value})")
             return
         count = self.chunk(store.at, store.dtype.width, unit=1)
-        word, value = f"store_shared_{_tail(store.dtype, count)}", self.unpacked(store.value)
+        word = f"store_shared_{self.rounding(store.dtype)}{_tail(store.dtype, count)}"
+        value = self.unpacked(store.value)
         for lane, form in self.pieces(store.at, count):
             self.put(f"{word}({store.tile}, {self.form(form)}, {part_of(value, lane, count, self.count)})")
 

@@ -53,6 +53,7 @@ from fusekit.lower.uses import expr_reads, made, names_in, reads, walk
 from fusekit.ops import functions
 
 WIDEST = 16  # bytes of one access
+EXACT = ("exact_", "shared_exact_", "masked_exact_")
 LANES = "v"
 AXES = {
     Parallel.BIDx: "block_x", Parallel.BIDy: "block_y", Parallel.BIDz: "block_z",
@@ -65,7 +66,8 @@ _BUILTINS = frozenset(dir(builtins))
 _DTYPES = ("bool", "u8", "i8", "u16", "i16", "f16", "bf16", "u32", "i32", "f32", "u64", "i64", "f64")
 _ACCESS = {
     f"{word}_{space}{dtype}{width}"
-    for word in ("load", "store") for space in ("", "shared_", "within_", "masked_", "packed_") for dtype in _DTYPES
+    for word in ("load", "store") for dtype in _DTYPES
+    for space in ("", "shared_", "within_", "masked_", "packed_", *EXACT)
     for width in ("", "x2", "x4", "x8", "x16")
 }  # fmt: skip
 _ACROSS = {f"{level}_{word}" for level in ("warp", "block") for word in ("sum", "prod", "max", "min")}
@@ -85,13 +87,15 @@ def print_cuda(
     *,
     vectors: bool = True,
     values: Collection[str] = (),
+    exact: bool = True,
 ) -> Source:
     """The source of a program; ``notes`` become comments under the function's head.
 
     ``vectors``: False for memory that may start anywhere, where every access is one element. ``values``: parameters
-    that are no address but the one element there.
+    that are no address but the one element there. ``exact``: registers of bfloat16 hold rounded values, so that a store
+    only drops what is zero, and a NaN that is moved keeps its bits.
     """
-    printer = CudaPrinter(graph, program, vectors, values)
+    printer = CudaPrinter(graph, program, vectors, values, exact)
     printer.indent = 1
     for note in notes:
         printer.put(f"# {note}")
@@ -130,8 +134,8 @@ def launch_shape(program: Program) -> tuple[Extent, Extent]:
 
 
 class CudaPrinter(AccessPrinter):
-    def __init__(self, graph: Graph, program: Program, vectors: bool, values: Collection[str]):
-        super().__init__(graph, program, vectors, values)
+    def __init__(self, graph: Graph, program: Program, vectors: bool, values: Collection[str], exact: bool):
+        super().__init__(graph, program, vectors, values, exact)
         self.taken = {name for s in walk(program.body) if (name := made(s)) is not None} | RESERVED_CUDA
         self.taken |= {param.name for param in program.params}
         self.functions = Functions(graph, self.fresh)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from fusekit.ids import NodeId
 from fusekit.lower.build import Nest, Segment
 from fusekit.lower.hazards import Protected, protect
+from fusekit.lower.launches import why_not_another
 from fusekit.lower.orbits import orbits_of
 from fusekit.lower.refuse import CannotLower
 from fusekit.memory import Race, Refused
 from fusekit.memory.access import LAST_BLOCK, LAUNCH, NONE_NEEDED, PAIRING, SNAPSHOT
-from fusekit.schedule.plan import STORE
 
 
 def safest(segment: Segment, make: Callable[[Segment], Nest], ordered: bool) -> Protected:
@@ -28,8 +29,8 @@ def safest(segment: Segment, make: Callable[[Segment], Nest], ordered: bool) -> 
             if paired.cost < plain.cost:
                 return _paired(paired, plain)
             why = "other loads need a snapshot all the same"
-    stores = [op for op in segment.roots if segment.graph.op(op).target == STORE]
-    launch = "one store is one launch" if len(stores) == 1 else "its stores hold values of one moment"
+    saved = frozenset(NodeId(str(r.load.block)) for r in plain.races if r.remedy == SNAPSHOT)
+    launch = why_not_another(segment.graph, segment.roots, saved, plain.cost[1])
     more = (Refused(PAIRING, why), Refused(LAUNCH, launch))
     return replace(plain, races=tuple(_also(one, more) for one in plain.races))
 

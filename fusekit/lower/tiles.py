@@ -74,7 +74,10 @@ class _Maker:
     def shared(self, one: Placement, names: Names) -> Shared:
         start = self.reference.loops().apply(self.schedule.transforms[: one.after])
         domain = self.schedule.tile_loops(one, self.reference)
-        fill = loops_of(self.reference, domain, self.target, self.loops.lanes is not None).reordered(())
+        fill = loops_of(self.reference, domain, self.target, self.loops.lanes is not None)
+        if fill.order:
+            raise CannotLower(f"the tile of {one.tensor} is filled in a serial loop")
+        fill = fill.reordered(())
         self._check_loops(one, fill)
         axes = [start.axes[k] for k in one.axes]
         extents = [start.graph.ids[i].extent for i in axes]
@@ -94,8 +97,6 @@ class _Maker:
         return Shared(one.tensor, tile, self._at(wanted, self.loops), at, fill, self._at(wanted, fill), slot)
 
     def _check_loops(self, one: Placement, fill: Loops) -> None:
-        if fill.order:
-            raise CannotLower(f"the tile of {one.tensor} is filled in a serial loop")
         if not set(fill.axes) <= set(self.loops.axes):
             raise CannotLower(f"the tile of {one.tensor} is filled by other blocks or threads than the kernel has")
         if fill.lanes is not None and fill.lanes != self.loops.lanes:

@@ -81,7 +81,8 @@ def _inside(layout: Layout, region: Layout, found: Relation) -> str:
         return f"{_element(found.index)}{', repeated' if own else ''}"
     if (order := _slices(digits, own)) is None:
         if len(own) == 1 and set(digits) == set(own):
-            return "diagonal"
+            whole = layout.numel == min(n for _, _, n in moving)
+            return "diagonal" if whole else f"first {layout.numel} of the diagonal"
         if layout.numel == region.numel and overlap(layout, region) is Overlap.SAME:
             return "same elements, another shape"
         return f"{layout.numel} of {region.numel} elements"

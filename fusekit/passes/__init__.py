@@ -14,8 +14,8 @@ from fusekit.passes.user import UserPass, as_pass
 PIPELINE: tuple[Pass, ...] = (
     AliasGroups(),
     Functionalize(),
-    Tidy(),
     OutputAliases(),
+    Tidy(),
     SinkReshapes(),
     Forward(),
     SegmentOps(),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import ClassVar
 
 from fusekit import dtypes, ops
@@ -109,7 +110,9 @@ class _Walk:
         self.values.current = op
         if self.graph.op(op).target == CUT:
             blocks = [b for t in self.graph.operands(op) if (b := self.graph.block_of(t)) is not None]
-            self.memory.flush(blocks, Reason.of("flush-cut"))
+            line = self.graph.op(op).origin
+            where = f" at {PurePath(line.file).name}:{line.line}" if line else ""
+            self.memory.flush(blocks, Reason.of("flush-cut", where=where))
             return
         if is_view(self.graph, op) or is_metadata(self.graph.op(op)):
             self.emitter.draft.note((op,), Reason.of("only-views"))

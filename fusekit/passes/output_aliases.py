@@ -72,7 +72,7 @@ class _Aliases:
     def block(self, stores: list[NodeId]) -> None:
         """All stores of the program's end to one block that it makes."""
         self.stored.update(map(self._place, stores))
-        found = [self._base(store) for store in stores]
+        found = [self._base(store, stores) for store in stores]
         kept: list[_Base] = []
         for base in sorted(found, key=lambda b: self._rank(b.place)):
             home = next((k for k in kept if self._holds(k.place, base.place)), None)
@@ -89,14 +89,14 @@ class _Aliases:
                 self.rewriter.store(base.store, base.value, base.place)
                 self.rewriter.draft.note((place,), Reason.of("stored-in-base", base=base.place), (base.place,))
 
-    def _base(self, store: NodeId) -> _Base:
+    def _base(self, store: NodeId, group: list[NodeId]) -> _Base:
         """The walk up from one output."""
         value, place = self.rewriter.value(self.graph.operands(store)[0]), self._place(store)
         best = last = _Base(store, place, value)
         for parent in self._up(place):
             if parent == place:
                 continue
-            if self._is_needed(last.value):
+            if self._is_needed(last.value, group):
                 shape = str(list(last.value.shape))
                 self.rewriter.draft.decline((place,), Reason.of("needed-through-view", shape=shape))
                 break
@@ -112,9 +112,9 @@ class _Aliases:
             self.rewriter.draft.decline((place,), Reason.of("base-is-no-simpler", base=last.place), (last.place,))
         return best
 
-    def _is_needed(self, value: Value) -> bool:
-        """Does a computation need a view in its own shape?"""
-        return value.kind == WINDOW and any(self.graph.op(op).target != STORE for op in self.rewriter.users(value))
+    def _is_needed(self, value: Value, group: list[NodeId]) -> bool:
+        """Does anything but the stores of this block need a view in its own shape?"""
+        return value.kind == WINDOW and not set(self.rewriter.users(value)) <= set(group)
 
     def _up(self, tensor: NodeId) -> Iterator[NodeId]:
         """The tensor, what it is a view of, and so on."""

@@ -26,6 +26,7 @@ class Rewriter:
         self._value: dict[NodeId, Value] = {}
         self._tensor: dict[int, NodeId] = {}
         self._same: dict[int, list[NodeId]] = {}  # tensors of the graph as it came, by value
+        self._loads: dict[NodeId, tuple[NodeId | None, Layout]] = {}  # new ones
         self._place: dict[NodeId, int] = {}  # tensor -> where in the order of ops it is made
         for op in graph.ops():
             if is_value_op(graph, op):
@@ -53,6 +54,8 @@ class Rewriter:
     def loaded(self, load: Value) -> tuple[NodeId | None, Layout]:
         """(block, layout) of a load."""
         assert load.of is not None
+        if load.of in self._loads:
+            return self._loads[load.of]
         (place,) = self.graph.operands(load.of)
         return self.graph.block_of(place), self.graph.layout(place)
 
@@ -60,7 +63,9 @@ class Rewriter:
         """A load with the shape and dtype of ``like`` whose element at ``i`` begins at ``address(i)``, in place of the
         loads ``parts``; None where no layout has these addresses, or memory changes between the parts."""
         block, whole = self.loaded(parts[0])[0], layout_at(address, like.shape, like.dtype)
-        ops = [part.of for part in parts if part.of is not None]
+        ops = [part.of for part in parts if part.of is not None and part.of in self.graph]
+        if len(ops) != len(parts):
+            return None
         if whole is None or block is None or is_written_between(self.graph, block, ops):
             return None
         if (found := self.same_load(block, whole, ops)) is not None:
@@ -75,14 +80,16 @@ class Rewriter:
                 self.draft.order(op, then, ordering)
             elif then in ops:
                 self.draft.order(first, op, ordering)
+        self.values.current, current = op, self.values.current
         value = self.values.raw(LOAD, (op,), (), like.shape, like.dtype)
+        self.values.current, self._loads[op] = current, (block, whole)
         self._value[made], self._tensor[value.number] = value, made
         self._place[made] = self.graph.position(last)
         return value
 
     def same_load(self, block: NodeId, layout: Layout, ops: Sequence[NodeId]) -> Value | None:
-        """A load of the graph of this layout that sees the same memory as the loads ``ops``."""
-        for op in self.graph.ops():
+        """A load of the graph of this layout that comes no later than the loads ``ops`` and sees the same memory."""
+        for op in self.graph.ops()[: max(map(self.graph.position, ops)) + 1]:
             if self.graph.op(op).target == LOAD:
                 (place,) = self.graph.operands(op)
                 is_same = self.graph.block_of(place) == block and self.graph.layout(place) == layout

@@ -79,7 +79,8 @@ def repeats(rewriter: Rewriter, v: Value) -> Simpler | None:
     made = rewriter.values.raw(v.kind, v.detail, (source,) * len(v.operands), source.shape, v.dtype)
     what = str(v.detail[0]) if v.kind == APPLY else CAST
     reason = Reason.of("before-repeat", op=what, few=prod(source.shape), many=prod(view.shape))
-    return rewriter.values.window(made, value_index(view), view.shape), reason
+    moved = rewriter.values.window(made, value_index(view), view.shape)
+    return None if moved is v else (moved, reason)  # a view moves below a cast again
 
 
 def windows(rewriter: Rewriter, v: Value) -> Simpler | None:
@@ -95,7 +96,7 @@ def views_first(rewriter: Rewriter, v: Value) -> Simpler | None:
     it."""
     if v.kind != WINDOW or v.operands[0].kind not in (APPLY, CAST) or v.numel != v.operands[0].numel:
         return None
-    if any(len(form.terms) > 1 or not all(isinstance(atom, Var) for atom, _ in form.terms) for form in value_index(v)):
+    if not all(form == Form() or form in loop_vars(v.shape) for form in value_index(v)):
         return None
     made = _below(rewriter, v.operands[0], value_index(v), v.shape)
     if made is None or _views(made) >= _views(v):

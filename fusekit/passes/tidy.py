@@ -21,6 +21,8 @@ from fusekit.passes.simpler import RULES
 from fusekit.passes.values import LOAD, Value
 from fusekit.why import Reason
 
+MOST = 16  # rewrites of one op
+
 
 @dataclass(frozen=True)
 class Tidy:
@@ -59,7 +61,10 @@ class _Tidy:
         new = values.raw(old.kind, old.detail, operands, old.shape, old.dtype)
         if self.rewriter.node(new) not in (None, result):
             self.rewriter.draft.note((op,), Reason.of("computed-already", op=str(self.rewriter.node(new))))
-        while found := next((found for rule in RULES if (found := rule(self.rewriter, new)) is not None), None):
+        for _ in range(MOST):
+            found = next((found for rule in RULES if (found := rule(self.rewriter, new)) is not None), None)
+            if found is None or found[0] is new:
+                break
             new, reason = found
             self.rewriter.draft.note((op,), reason)
         self.now[result] = new

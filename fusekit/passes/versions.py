@@ -212,7 +212,6 @@ class Memory:
                 continue
             yield Store(state.id, region, self._resolve(state, region, len(state.writes)))
 
-
     def _is_pending(self, state: BlockState, layout: Layout) -> bool:
         """Can the elements of the layout be stored through it, each once? They must be those of one pending write."""
         if not nested(layout) or not all(s for _, s in layout.axes()):

@@ -53,7 +53,7 @@ def traffic(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) 
     """What a graph with segments moves; ``kernels`` by segment tell of snapshots."""
     kernels = kernels or {}
     moved = sum(moved_by(graph, segment, kernels.get(segment)).total for segment in graph.segments())
-    return Traffic(moved, bytes_least(graph), peak_bytes(graph, kernels))
+    return Traffic(moved, bytes_least(graph, kernels), peak_bytes(graph, kernels))
 
 
 def moved_by(graph: Graph, segment: NodeId, kernel: HasSnapshots | None = None) -> Moved:
@@ -88,13 +88,13 @@ def _add_loads(graph: Graph, reads: Regions, body: Iterable[Statement], turns: i
     for statement in body:
         match statement:
             case Load(address=address, ops=ops, dtype=dtype, lanes=lanes) if ops:
-                place = graph.operands(ops[0])[0]
-                block, layout = _home(graph, place), graph.layout(place)
+                block, layout = _home(graph, graph.operands(ops[0])[0]), graph.layout(graph.operands(ops[0])[0])
                 if _is_looked_up(graph, ops[0]):
                     each = dtype.width * (wide if lanes else 1)
                     reads.look_up(block, min(distinct(layout), turns * each))
                 else:
-                    reads.add(block, _part(address, layout, graph.block(block).nbytes))
+                    for op in ops:  # one statement may be the load of several places, each under its own guard
+                        reads.add(block, _part(graph, address, op))
             case If(body=inside):
                 _add_loads(graph, reads, inside, turns, wide)
             case For(var=var, body=inside):
@@ -103,8 +103,10 @@ def _add_loads(graph: Graph, reads: Regions, body: Iterable[Statement], turns: i
                 pass
 
 
-def _part(address: Form, whole: Layout, nbytes: int) -> Layout:
+def _part(graph: Graph, address: Form, op: NodeId) -> Layout:
     """The layout of what a load reads in all iterations, where it is one and smaller than its tensor."""
+    (place,) = graph.operands(op)
+    whole, nbytes = graph.layout(place), graph.block(_home(graph, place)).nbytes
     steps = [(atom, c) for atom, c in address.terms if isinstance(atom, Var)]
     small = prod(var.extent for var, _ in steps) < whole.numel
     if not small or len(steps) < len(address.terms) or any(var.name.startswith("n") for var, _ in steps):
@@ -133,21 +135,43 @@ def _add_read(graph: Graph, reads: Regions, op: NodeId, tensor: NodeId, unless: 
     reads.look_up(_home(graph, tensor), min(distinct(layout), given * layout.dtype.width))
 
 
-def bytes_least(graph: Graph) -> int:
+def bytes_least(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) -> int:
     """What no plan can go below: bytes of arguments read before they are written, and bytes written for the caller.
 
-    Each byte counts once for each; what the program makes and uses up itself does not count.
+    Each byte counts once for each; what the program makes and uses up itself does not count. ``kernels`` tell of which
+    part of a load anything is needed.
     """
     kept = {graph.block_of(tensor) for tensor in graph.outputs()} - {None}
     live, written = Regions(graph), Regions(graph)
+    parts = _parts(graph, kernels or {})
     for op in graph.ops():
         for tensor in _read(graph, op):
-            if graph.block(_home(graph, tensor)).kind != "fresh":
+            if graph.block(_home(graph, tensor)).kind == "fresh":
+                continue
+            if op in parts and not _is_looked_up(graph, op):
+                for part in parts[op]:
+                    live.add(_home(graph, tensor), part, written)
+            else:
                 _add_read(graph, live, op, tensor, written)
         for tensor in _written(graph, op):
             if graph.block(_home(graph, tensor)).kind != "fresh" or graph.block_of(tensor) in kept:
                 written.add(_home(graph, tensor), graph.layout(tensor))
     return live.count() + written.count()
+
+
+def _parts(graph: Graph, kernels: Mapping[NodeId, HasSnapshots]) -> dict[NodeId, list[Layout]]:
+    """What kernels read of each load; a load of which one of its segments has no kernel is left out."""
+    found: dict[NodeId, list[Layout]] = {}
+    for kernel in kernels.values():
+        todo = list(kernel.program.body)
+        while todo:
+            statement = todo.pop()
+            if isinstance(statement, Load):
+                for op in statement.ops:
+                    found.setdefault(op, []).append(_part(graph, statement.address, op))
+            elif isinstance(statement, (If, For)):
+                todo += statement.body
+    return {op: parts for op, parts in found.items() if all(s in kernels for s in graph.segments_of(op))}
 
 
 def peak_bytes(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = None) -> int:

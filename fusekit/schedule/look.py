@@ -102,9 +102,27 @@ class Look:
         return next(units, None)
 
 
-@lru_cache(maxsize=64)
+@dataclass(frozen=True, eq=False)
+class _Of:
+    """A graph by identity: to hold two equal ones against each other costs more than a look."""
+
+    graph: Graph
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Of) and other.graph is self.graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+
 def look(graph: Graph, segment: NodeId) -> Look | None:
     """A look at a segment; None for one that computes nothing."""
+    return _look(_Of(graph), segment)
+
+
+@lru_cache(maxsize=64)
+def _look(of: _Of, segment: NodeId) -> Look | None:
+    graph = of.graph
     reference = reference_of(graph, segment)
     if reference is None:
         return None

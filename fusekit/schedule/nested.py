@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import ClassVar
 
-from fusekit.domains import reductions
+from fusekit.domains import Reference, reduced_dims, reductions, space_of
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.schedule.base import Target, looked, split_order, start
@@ -29,7 +30,7 @@ class Nested:
         if larger := larger_root(graph, segment):
             return Reason.of("store-is-larger", op=larger, reduction=found[0])
         seen, differ = looked(look(graph, segment)), folds_alike(graph, segment)
-        if differ and not (is_inner(seen) and seen.reference.kept):
+        if differ and not (is_inner(seen) and all(_is_row_or_of_rows(graph, op, seen.reference) for op in found)):
             return Reason.of("folds-differ", first=differ[0], second=differ[1])
         return None
 
@@ -42,3 +43,10 @@ def cpu_nested(seen: Look) -> Schedule:
     """Parts of the rows on blocks."""
     kept, folded = split_order(seen)
     return cpu_parts(start(seen, [*seen.groups(kept), *seen.groups(folded)]), 0)
+
+
+def _is_row_or_of_rows(graph: Graph, op: NodeId, reference: Reference) -> bool:
+    """Does a reduction fold rows as the reference does, or no more than one element of each row?"""
+    if space_of(graph, op) == reference.shape:
+        return reduced_dims(graph, op) == reference.reduced
+    return prod(space_of(graph, op)) <= prod(reference.shape[k] for k in reference.kept)

@@ -78,7 +78,7 @@ class Persistent:
         n, aligned = self._lanes(seen, folded)
         narrow = min((a.width for a in seen.accesses), default=4) < 4
         threads = row_threads(columns, n, self.vectors, 512 if aligned or narrow else 1024)
-        held = ceil_div(columns, n * threads) * n
+        held = ceil_div(columns, n * threads) * n * (2 if narrow and self._rows_read(seen) > 1 else 1)
         fits, packed = held <= self.words, self._packed(graph, segment, seen) if held <= 2 * self.words else ()
         if not (fits or packed) and rows <= self.together // 2:
             return self._shared(seen, kept, folded)
@@ -88,7 +88,7 @@ class Persistent:
         chain.split(at, threads)
         inside, placements = [U], Placements()
         if packed and held > self.words // 2:
-            placements = Placements(persist=packed, loads="use", blocks_per_sm=max(1024 // threads, 1))
+            placements = Placements(persist=packed, loads="use", blocks_per_sm=1024 // threads if threads >= 256 else 0)
         elif not fits:
             inside, placements = [S, U], Placements(persist=())
             chain.split(at, self.unroll)
@@ -108,6 +108,11 @@ class Persistent:
         chain.split(at, n).split(at, self.threads).split(at, self.unroll)
         chain.split(at, ceil_div(chain.extents[at], self.together // max(seen.extent(kept), 1)))
         return chain.done(*[BY] * at, B, S, U, T, V, placements=Placements(persist=(), blocks_per_sm=2))
+
+    def _rows_read(self, seen: Look) -> int:
+        """How many whole rows a block reads side by side."""
+        dims = [k for k in seen.order if seen.reference.shape[k] > 1]
+        return sum(not a.is_store and all(seen.step(a, k) != 0 for k in dims) for a in seen.accesses)
 
     def _packed(self, graph: Graph, segment: NodeId, seen: Look) -> tuple[NodeId, ...]:
         """What is read of a row, where that is all halves: two of them share a register, and the rest is made again."""

@@ -19,7 +19,7 @@ from fusekit.testing.accidents import watched
 from fusekit.testing.arguments import Arguments, Look
 from fusekit.testing.choices import Chooser, Drawn, Seeded
 from fusekit.testing.programs import NAMES, Placement, RandomProgram, Step
-from fusekit.testing.steps import Lines, Space
+from fusekit.testing.steps import Lines, Space, write_line
 
 if TYPE_CHECKING:
     from hypothesis import strategies as st
@@ -72,7 +72,7 @@ class _Maker:
                 break
             if is_drawn and len(steps) >= fewest and not c.chance(90):  # one choice a line: that shrinks well
                 break
-            made = lines.line()
+            made = write_line(lines)
             if made is None:
                 continue
             kind, text = made

@@ -11,6 +11,7 @@ from fusekit.ids import NodeId
 from fusekit.why.reasons import Reason
 
 SHOWN = 4  # stores of one side in a table
+TAKES = "takes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,20 @@ class Trial:
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """The row of the table: pair, bytes saved, schedulers asked, verdict, reason."""
-        asked = "; ".join(f"{name}: {said}" for name, said in self.asked) or "none"
-        return f"{_side(self.first)} + {_side(self.second)}", f"{self.saved:,}", asked, self.verdict, str(self.reason)
+        return _pair(self), f"{self.saved:,}", self._asked(), self.verdict, str(self.reason)
+
+    def _asked(self) -> str:
+        """``persistent takes it, 2 refuse``"""
+        takes = [name for name, said in self.asked if said == TAKES]
+        refuse = len(self.asked) - len(takes)
+        words = [f"{name} takes it" for name in takes] + ([f"{refuse} refuse"] if refuse else [])
+        return ", ".join(words) or "nobody"
+
+    @property
+    def asked_lines(self) -> tuple[str, ...]:
+        """One line for each thing that was said, with those who said it."""
+        said = dict.fromkeys(words for _, words in self.asked)
+        return tuple(f"{', '.join(name for name, its in self.asked if its == words)}: {words}" for words in said)
 
 
 class Merges(Sequence[Trial]):
@@ -64,8 +77,17 @@ class Merges(Sequence[Trial]):
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in self.HEAD)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row.cells)}</tr>" for row in self.rows)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _html(row))}</tr>" for row in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _html(row: Trial) -> list[str]:
+    pair, saved, _, verdict, reason = map(escape, row.cells)
+    return [pair, saved, "<br>".join(map(escape, row.asked_lines)) or "nobody", verdict, reason]
+
+
+def _pair(row: Trial) -> str:
+    return f"{_side(row.first)} + {_side(row.second)}"
 
 
 def _side(names: tuple[NodeId, ...]) -> str:

@@ -28,7 +28,7 @@ SENTENCES: dict[str, str] = {
     "check-index": "{op} raises for an index out of bounds: the indices are looked at before anything uses them",
     "flush-library-call": "a library call reads or writes this block",
     "flush-conservative": "byte ranges of two accesses cross, and one of them writes: a barrier",
-    "flush-cut": "the program asks for a boundary here (fk.cut)",
+    "flush-cut": "the program asks for a boundary here (fk.cut{where})",
     "flush-accident": "eager's result depends on its own loop order: this op runs in eager on real memory",
     "flush-no-relation": "no closed relation between this access and a pending write",
     "flush-overlays": "{count} live overlays",
@@ -106,7 +106,7 @@ SENTENCES: dict[str, str] = {
     "one-element": "one element more, in a kernel that runs anyway",
     "alias-only": "only views of what is there: nothing is launched",
     "computed-again": "{op} is computed in each of these kernels: it is not in memory when the later one runs",
-    "extern-call": "{op} is a library call",
+    "extern-call": "{op} is a library call, which no kernel takes in",
     "nothing-to-do": "no element to compute",
     "own-words": "{text}",
     # schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from random import Random
@@ -11,7 +11,7 @@ from random import Random
 import torch
 from torch.utils._pytree import tree_flatten
 
-from fusekit.domains import reference_of
+from fusekit.domains import Parallelize, Reference, ReorderAxes, reference_of
 from fusekit.errors import IllegalTransform
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
@@ -20,7 +20,7 @@ from fusekit.passes import AliasGroups, Functionalize, SegmentOps
 from fusekit.run.cuda.kernel import as_cuda
 from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import execute, make_plan
-from fusekit.schedule import Schedule
+from fusekit.schedule import Schedule, Tile
 from fusekit.testing.schedules import random_schedule
 from fusekit.testing.stages import run_recording
 from fusekit.trace.record import record
@@ -161,6 +161,8 @@ def trial(seed: int, target: str) -> Trial:
             if reference is None:
                 continue
             chosen.append(random_schedule(reference, random))
+            if target == "cuda":
+                chosen[-1] = with_tile(chosen[-1], program.graph, segment, reference, Random(seed + len(chosen)))
             made = lower_segment(program.graph, segment, schedule=chosen[-1], target=target, ordered=ordered)  # type: ignore[arg-type]
             kernels[segment] = made if target == "cpu" else as_cuda(made, program.graph)  # type: ignore[assignment]
     except (CannotLower, IllegalTransform) as refusal:
@@ -171,6 +173,26 @@ def trial(seed: int, target: str) -> Trial:
     run = _plain(random, program.graph) if target == "cpu" else simulated_kernel
     same = _agrees(program, kernels, run)
     return Trial(seed, program.name, tuple(chosen), sources, "right" if same else "wrong")
+
+
+def with_tile(schedule: Schedule, graph: Graph, segment: NodeId, reference: Reference, random: Random) -> Schedule:
+    """At times with a shared tile for something that is loaded: the loops in another order, or with other types."""
+    loads = [graph.results(op)[0] for op in graph.members(segment) if graph.op(op).target == "fk.load"]
+    loop, last = schedule.loops(reference), schedule.transforms[-1]
+    if not loads or random.random() < 0.6 or not isinstance(last, Parallelize):
+        return schedule
+    order = list(range(len(loop)))
+    random.shuffle(order)
+    types = last.types if random.random() < 0.6 else tuple(last.types[k] for k in order)
+    axes = [k for k in range(len(loop)) if not last.types[k].is_block or random.random() < 0.1]
+    random.shuffle(axes)
+    strides, stride = [0] * len(axes), 1
+    for k in reversed(range(len(axes))):
+        strides[k] = stride
+        stride = stride * loop.extents[axes[k]] + random.choice((0, 0, 1))
+    fill = (ReorderAxes(tuple(order)), Parallelize(types))
+    tile = Tile(random.choice(loads), len(schedule.transforms) - 1, fill, tuple(axes), tuple(strides))
+    return replace(schedule, placements=replace(schedule.placements, shared=(tile,)))
 
 
 def _is_large(kernel: Kernel) -> bool:

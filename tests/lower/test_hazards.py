@@ -5,7 +5,8 @@ import pytest
 from fusekit.dtypes import I32
 from fusekit.index import Form, Var
 from fusekit.ir import Graph
-from tests.lower.sketch import Sketch, at, check
+from fusekit.lower import lower_segment
+from tests.lower.sketch import Sketch, at, check, stores
 
 
 def _shift(n: int, by: int) -> Sketch:
@@ -222,3 +223,27 @@ def test_row_result_is_stored_behind_the_inner_loop() -> None:
     s.store(s.add(first, 1), out)
     kernel = check(s.finish())
     assert kernel.source.splitlines()[-1].startswith("        store_f32(")
+
+
+def _launch(s: Sketch) -> str:
+    graph = s.finish()
+    check(graph)
+    kernel = lower_segment(graph, stores(graph), ordered=False)
+    assert kernel.copies == 1
+    return next(one.why for race in kernel.races for one in race.considered if one.remedy == "another launch")
+
+
+def test_another_launch_is_weighed() -> None:
+    s, n = Sketch(), 64
+    block = s.block(4 * (n + 1))
+    x, right = s.place(block, (n,), name="x"), s.place(block, (n,), offset=1, name="right")
+    s.store(s.add(s.load(right), 1), x)
+    assert _launch(s) == "one store is one launch"
+
+    s = Sketch()
+    block = s.block(4 * (n + 1))
+    x, right = s.place(block, (n,), name="x"), s.place(block, (n,), offset=1, name="right")
+    value = s.load(x)
+    s.store(s.add(value, s.load(right)), s.fresh((n,), name="y"))
+    s.store(s.add(value, 1), x)
+    assert _launch(s) == "it would move 256 bytes fewer: split the segment (x.what_if(split=...))"

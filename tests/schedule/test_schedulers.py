@@ -35,11 +35,12 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      "parallelize(BIDx, SERIAL)",
      "split(1, 4).split(1, 256).split(1, 4).parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE)"),
     ("column sum", lambda: samples.total((256, 4096), (0,)), "reduction",
-     "reorder(1, 0).split(0, 512).reorder(0, 2, 1).parallelize(BIDx, SERIAL, SERIAL)",
+     ("reorder(1, 0).split(0, 512).reorder(0, 2, 1).split(1, 4).reorder(1, 0, 2, 3)"
+      ".parallelize(BIDx, SERIAL, SERIAL, SERIAL)"),
      ("reorder(1, 0).split(0, 4).split(0, 32).split(3, 8).split(3, 4).split(3, 8).reorder(0, 3, 4, 5, 6, 1, 2)"
       ".parallelize(BIDx, BIDy, SERIAL, UNROLL, TIDy, TIDx, VECTORIZE)")),
     ("full sum", lambda: samples.total((1024, 1024), (0, 1)), "reduction",
-     "merge(0).parallelize(SERIAL)",
+     "merge(0).split(0, 16384).parallelize(BIDx, SERIAL)",
      ("merge(0).split(0, 4).split(0, 256).split(0, 4).split(0, 1)"
       ".parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE)")),
     ("softmax", samples.softmax, "persistent",
@@ -53,17 +54,26 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      "split_aligned(1, 4, row=0, pitch=4095).split(1, 256).parallelize(BIDx, UNROLL, TIDx, VECTORIZE)"),
     ("long rows", lambda: samples.softmax((8, 131072 * 4)), "persistent",
      "parallelize(BIDx, SERIAL)",
-     "split(1, 4).split(1, 1024).parallelize(BIDx, SERIAL, TIDx, VECTORIZE).persist()"),
+     ("split(1, 4).split(1, 512).split(1, 4).split(1, 2)"
+      ".parallelize(BIDy, BIDx, SERIAL, UNROLL, TIDx, VECTORIZE).persist().blocks_per_sm(2)")),
+    ("many long rows", lambda: samples.softmax((512, 131072)), "persistent",
+     "parallelize(BIDx, SERIAL)",
+     "split(1, 4).split(1, 1024).split(1, 4).parallelize(BIDx, SERIAL, UNROLL, TIDx, VECTORIZE).persist()"),
     ("softmax of columns", lambda: samples.softmax((64, 4096), (0,)), "persistent",
-     "reorder(1, 0).split(0, 512).reorder(0, 2, 1).parallelize(BIDx, SERIAL, SERIAL)",
-     "reorder(1, 0).split(0, 32).split(2, 8).reorder(0, 2, 3, 1).parallelize(BIDx, SERIAL, TIDy, TIDx).persist()"),
+     ("reorder(1, 0).split(0, 512).reorder(0, 2, 1).split(1, 1).reorder(1, 0, 2, 3)"
+      ".parallelize(BIDx, SERIAL, SERIAL, SERIAL)"),
+     ("reorder(1, 0).split(0, 4).split(0, 32).split(3, 8).reorder(0, 3, 4, 1, 2)"
+      ".parallelize(BIDx, UNROLL, TIDy, TIDx, VECTORIZE)")),
+    ("long columns", lambda: samples.softmax((65536, 64), (0,)), "persistent",
+     "reorder(1, 0).parallelize(BIDx, SERIAL)",
+     ""),
     ("channels", lambda: samples.softmax((8, 16, 32, 32), (0, 2, 3)), "persistent",
      "reorder(1, 0, 2, 3).merge(2).parallelize(BIDx, SERIAL, SERIAL)",
      "reorder(1, 0, 2, 3).merge(1).merge(1).split(1, 4).split(1, 512).parallelize(BIDx, UNROLL, TIDx, VECTORIZE)"),
     ("transposed", samples.transposed_add, "transpose",
      "split(0, 32).split(2, 32).reorder(0, 2, 1, 3).parallelize(BIDx, SERIAL, SERIAL, SERIAL)",
      ("split(0, 64).split(2, 64).reorder(0, 2, 1, 3).merge(2).split(2, 4).split(2, 256)"
-      ".parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE).share(%v.1, after=3, loop=reorder(0, 1, 3, 2).merge(2)"
+      ".parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE).loads(top).share(%v.1, after=3, loop=reorder(0, 1, 3, 2).merge(2)"
       ".split(2, 4).split(2, 256).parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE), axes=[3, 2], strides=[65, 1])")),
     ("padded", samples.padded, "resize",
      "parallelize(BIDx, SERIAL)",

@@ -1,5 +1,5 @@
-"""Eager's rules for errors (12 to 19 of the list in docs/aliasing): its type, raised before anything is written; and
-what looks alike but is allowed does what eager does."""
+"""Eager's errors in writing, by rule: its type, raised before anything is written; and what looks alike but is allowed
+does what eager does. The number in front of a name is that of the rule; 14 and 15 only allow."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, OnTrial
 from fusekit.schedule import SCHEDULERS, cannot_nest
-from fusekit.why import Reason
+from fusekit.why import TAKES, Reason
 
 REDUCE = "fk.reduce"
 KERNELS = tuple(one for one in SCHEDULERS if one.name not in ("alias", "extern"))  # those that make kernels
@@ -52,8 +52,11 @@ class Judge:
         found: list[tuple[str, str]] = []
         for scheduler in KERNELS:
             refusal = scheduler.accepts(self._trials, segment)
-            found.append((scheduler.name, "takes it" if refusal is None else str(refusal)))
+            found.append((scheduler.name, TAKES if refusal is None else str(refusal)))
             if refusal is None:
                 break
+        else:
+            if self.refusal(ops) is None:
+                found.append(("simple loops", TAKES))  # what lowering falls back to
         self._said[ops] = tuple(found)
         return self._said[ops]

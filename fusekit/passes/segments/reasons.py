@@ -51,7 +51,11 @@ def must_follow(graph: Graph, bar: Bar) -> Reason:
 
 def cycle(through: str, first: str, then: str, is_kernel: bool) -> Reason:
     """``through`` must run between the two."""
-    change = "with it in the same kernel they could be one" if is_kernel else "no kernel can hold what lies between"
+    change = (
+        "with it in the same kernel they could be one"
+        if is_kernel
+        else "a kernel in place of that library call would let them"
+    )
     return Reason.of("cycle", through=through, first=first, then=then, change=change)
 
 

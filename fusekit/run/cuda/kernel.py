@@ -85,7 +85,9 @@ class CudaKernel(Kernel):
     @property
     def scalar_source(self) -> str:
         """The same kernel with accesses of one element each."""
-        return print_cuda(self.program, self.name, self.graph, vectors=False, values=self.values.keys()).text
+        exact = self.precision == "eager"
+        made = print_cuda(self.program, self.name, self.graph, vectors=False, values=self.values.keys(), exact=exact)
+        return made.text
 
     def export(self, path: str | Path) -> Path:
         """The PTX in a file, with the source in front as comments."""
@@ -100,7 +102,9 @@ def as_cuda(kernel: Kernel, graph: Graph) -> CudaKernel:
     fields = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
     values = _values(kernel, graph)
     if values:
-        made = print_cuda(kernel.program, kernel.name, graph, values=values.keys())
+        made = print_cuda(
+            kernel.program, kernel.name, graph, values=values.keys(), exact=kernel.precision == "eager"
+        )
         fields |= {"source": made.text, "lines": made.lines}
     return CudaKernel(**fields, graph=graph, values=values)
 

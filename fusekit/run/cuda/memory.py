@@ -85,6 +85,15 @@ def split(builder: Any, words: list[Any], name: str, count: int) -> list[Any]:
     return [widen(builder, raw, name) for raw in raws]
 
 
+def upper(builder: Any, values: list[Any]) -> list[Any]:
+    """The words in which bfloat16 travels, of registers that hold nothing else: their upper halves."""
+    bits = [builder.bitcast(value, I32) for value in values]
+    if len(bits) == 1:
+        return [builder.trunc(builder.lshr(bits[0], I32(16)), I16)]
+    pairs = [bits[k : k + 2] for k in range(0, len(bits), 2)]
+    return [builder.or_(builder.lshr(a, I32(16)), builder.and_(b, I32(-65536))) for a, b in pairs]
+
+
 def joined(builder: Any, values: list[Any], name: str) -> list[Any]:
     """The words in which registers travel."""
     kind, number = carrier(name, len(values))
@@ -136,12 +145,13 @@ def _load(name: str, count: int, space: int) -> Any:
     return load
 
 
-def _store(name: str, count: int, space: int) -> Any:
+def _store(name: str, count: int, space: int, exact: bool = False) -> Any:
     def store(context: Any, base: Any, at: Any, value: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             held = args[2]
             values = [held] if count == 1 else [builder.extract_value(held, k) for k in range(count)]
-            write_words(builder, args, joined(builder, values, name), name, count, space)
+            words = upper(builder, values) if exact else joined(builder, values, name)
+            write_words(builder, args, words, name, count, space)
             return context.get_dummy_value()
 
         kind = REGISTERS[name]
@@ -217,7 +227,9 @@ def _either(builder: Any, *ways: tuple[Any, Any]) -> Any:
     return node
 
 
-def _store_masked(name: str, count: int) -> Any:
+def _store_masked(name: str, count: int, exact: bool = False) -> Any:
+    words = upper if exact else lambda builder, values: joined(builder, values, name)
+
     def store_masked(context: Any, base: Any, at: Any, value: Any, mask: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             values, wanted = ([builder.extract_value(arg, k) for k in range(count)] for arg in args[2:])
@@ -226,12 +238,12 @@ def _store_masked(name: str, count: int) -> Any:
                 every = builder.and_(every, one)
             with builder.if_else(every) as (whole, parts):
                 with whole:
-                    write_words(builder, args, joined(builder, values, name), name, count, GLOBAL)
+                    write_words(builder, args, words(builder, values), name, count, GLOBAL)
                 with parts:
                     for k, (one, lane) in enumerate(zip(wanted, values, strict=True)):
                         with builder.if_then(one):
                             place = (args[0], builder.add(args[1], I64(k)))
-                            write_words(builder, place, joined(builder, [lane], name), name, 1, GLOBAL)
+                            write_words(builder, place, words(builder, [lane]), name, 1, GLOBAL)
             return context.get_dummy_value()
 
         lanes, bools = types.UniTuple(REGISTERS[name], count), types.UniTuple(types.boolean, count)
@@ -260,12 +272,16 @@ def _names() -> dict[str, Any]:
             for word, space in SPACES.items():
                 out[f"load_{word}{tail}"] = _load(name, count, space)
                 out[f"store_{word}{tail}"] = _store(name, count, space)
+                if name == "bf16":
+                    out[f"store_{word}exact_{tail}"] = _store(name, count, space, True)
             if count > 1:
                 out[f"store_lanes_{tail}"] = _store_lanes(name, count)
                 out[f"load_within_{tail}"] = _load_within(name, count)
                 if name in HALVES:
                     out[f"load_packed_{tail}"] = _load_packed(name, count)
                 out[f"store_masked_{tail}"] = _store_masked(name, count)
+                if name == "bf16":
+                    out[f"store_masked_exact_{tail}"] = _store_masked(name, count, True)
     return {name: _named(name, build) for name, build in out.items()}
 
 

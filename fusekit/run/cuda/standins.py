@@ -126,6 +126,20 @@ def _memory(name: str, count: int, load: Callable[..., Any], store: Callable[...
     return loaded, stored, stored_lanes, loaded_within, stored_masked
 
 
+def _exactly(base: int, at: int, value: Any) -> None:
+    """A store of a bfloat16 that no longer rounds."""
+    bits = _SCALARS["pack_bf16"](np.float32(value))
+    if np.float32(value).view(np.uint32) & np.uint32(0xFFFF):
+        raise ValueError(f"{value!r} was not rounded to bfloat16")
+    PLAIN["store_u16"](base, at, bits)
+
+
+for _count in (1, *lane_counts("bf16")):
+    _tail = f"bf16x{_count}" if _count > 1 else "bf16"
+    _, _stored, _, _, _masked = _memory("bf16", _count, _loader("bf16"), _exactly)
+    NAMES |= {f"store_exact_{_tail}": _stored, f"store_shared_exact_{_tail}": _stored}
+    if _count > 1:
+        NAMES[f"store_masked_exact_{_tail}"] = _masked
 for _name in WIDTHS:
     for _count in (1, *lane_counts(_name)):
         _tail = f"{_name}x{_count}" if _count > 1 else _name

@@ -1,6 +1,6 @@
 """Every program of ``fusekit.programs`` on a CUDA device: is it right, what does it launch, how fast is it?
 
-    python benchmarks/cuda_programs.py [--only softmax,adamw] [--seconds 230] [--no-inductor]
+    python benchmarks/cuda_programs.py [--only softmax,adamw] [--seconds 230] [--no-inductor] [--table FILE]
 
 Needs an NVIDIA GPU, torch with CUDA, numba, numba-cuda with NVVM (its own wheel or CUDA_HOME), cuda-bindings, networkx
 and islpy. Small odd sizes are held against eager by ``x.check()``, large ones are run by ``fk.jit`` and compared on the
@@ -60,13 +60,27 @@ class Row:
     made: float = 0.0
 
     def text(self, bandwidth: float) -> str:
-        times = (f"{t:9.3f}" if t is not None else f"{'-':>9}" for t in (self.ours, self.fast, self.eager, self.inductor))
+        given = (self.ours, self.fast, self.eager, self.inductor)
+        times = (f"{t:9.3f}" if t is not None else f"{'-':>9}" for t in given)
         rate = self.moved / self.ours / 1e6 if self.ours else 0.0
         speed = f"{rate:7.0f} {100 * rate / bandwidth:5.0f}%"
         state = "WRONG" if self.wrong else "ok"
         return f"{self.name:30} {self.dtype:5} {state:6} {self.launches:>8} {' '.join(times)} {speed} {self.made:6.1f}"
 
 
+    def markdown(self, bandwidth: float) -> str:
+        """The row as it stands in docs/measured.md."""
+        given = (self.ours, self.fast, self.eager, self.inductor)
+        times = " | ".join("-" if t is None else f"{t:.3f}" for t in given)
+        rate = self.moved / self.ours / 1e6 if self.ours else 0.0
+        share = f"{rate:.0f} | {100 * rate / bandwidth:.0f}%"
+        return f"| {self.name} | {self.dtype} | {self.launches} | {times} | {share} |"
+
+
+TABLE = (
+    "| program | dtype | k/c/l | ours, ms | fast, ms | eager, ms | inductor, ms | GB/s | of a copy |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
 HEAD = (
     f"{'program':30} {'dtype':5} {'':6} {'k/c/lib':>8} {'ours ms':>9} {'fast ms':>9} {'eager':>9} {'inductor':>9} "
     f"{'GB/s':>7} {'copy':>6} {'made s':>6}"
@@ -186,6 +200,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names of programs, with commas between")
     parser.add_argument("--seconds", type=float, default=230, help="after which nothing more is compared to inductor")
     parser.add_argument("--no-inductor", action="store_true")
+    parser.add_argument("--table", type=Path, help="a file for the rows as docs/measured.md has them")
     chosen = parser.parse_args()
     started, bandwidth = time.perf_counter(), cuda.measured_bandwidth()
     print(f"{cuda.describe()}, copies {bandwidth:.0f} GB/s, torch {torch.__version__}\n\n{HEAD}", flush=True)
@@ -200,6 +215,9 @@ def main() -> int:
                 in_time = time.perf_counter() - started < 0.6 * chosen.seconds
                 rows.append(measure(program, dtype, clock, in_time and not chosen.no_inductor))
                 print(rows[-1].text(bandwidth), flush=True)
+            if chosen.table is not None:  # after each program: a run that is stopped leaves its rows
+                lines = [TABLE, *(row.markdown(bandwidth) for row in rows if row.ours)]
+                chosen.table.write_text("\n".join(lines) + "\n")
     wrong = [row for row in rows if row.wrong]
     for row in wrong:
         print(f"\n{row.name} {row.dtype}: {row.wrong[:3000]}")

@@ -40,7 +40,7 @@ class Options:
     of your own from a graph to a PassResult may stand among them, and a list is as good as a tuple.
     ``alias``: "exact" decides overlaps byte for byte; "conservative" takes byte ranges that cross for overlap and has a
     barrier, a further launch, wherever one access of a pair writes: as right, and slower.
-    ``random``: "eager" has eager's bits. ``tune`` (try schedules) and ``cuda_graph`` (replay launches) are off. The last
+    ``random``: "eager" has eager's bits. ``tune`` (try schedules) and ``cuda_graph`` (replay launches) are off. These
     three have no other value yet.
     """
 

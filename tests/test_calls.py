@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fusekit as fk
+from fusekit.dynamo_backend import backend
 from fusekit.errors import FusekitError
 from fusekit.run import decode
 from fusekit.run.plan import LastRun
@@ -209,6 +210,30 @@ def test_threads_with_moving_numbers() -> None:
     for thread in threads:
         thread.join()
     assert not wrong and compiled.cache_info().plans <= 4
+
+
+@pytest.mark.parametrize("front", ["jit", "compile"])
+def test_threads_with_overlapping_arguments(front: str) -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.mul_(2) + b.add_(1)
+
+    torch._dynamo.reset()
+    compiled = fk.jit(fn) if front == "jit" else torch.compile(fn, backend=backend)
+    wrong: list[tuple[int, int]] = []
+
+    def work(seed: int) -> None:
+        for k in range(20):
+            mine, theirs = (torch.arange(5000.0) * (seed + 1) for _ in range(2))
+            got, want = (call(a, a[1 + k % 3]) for call, a in ((compiled, mine), (fn, theirs)))
+            if not (torch.equal(got, want) and torch.equal(mine, theirs)):
+                wrong.append((seed, k))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 # ---- overlaps

@@ -23,7 +23,7 @@ from fusekit.lower.later import leave, span_of
 from fusekit.lower.loops import is_block, is_thread
 from fusekit.lower.program import Hold, Load, Snapshot, Store
 from fusekit.memory import Access, Race, Refused, Unless, Verdict, race, remedies
-from fusekit.memory.access import BACKWARD, BARRIER, FORWARD, LAST_BLOCK, SNAPSHOT
+from fusekit.memory.access import BACKWARD, BARRIER, FORWARD, GRID, LAST_BLOCK, SNAPSHOT
 
 Order = Literal["any", "forward", "backward"]
 Wait = tuple[Path, tuple[int, int] | None]
@@ -95,7 +95,7 @@ class _Work:
         for remedy, refusal in asked:
             said = "it is read again after the store" if is_late else refusal(self.nest, mine)
             if said is None:
-                self.taken[item.name] = remedy
+                self.taken[item.name] = GRID if remedy == LAST_BLOCK and _waits_for_all(self.nest) else remedy
                 return
             why.append(Refused(remedy, said))
         self.open.append(item)
@@ -166,6 +166,10 @@ def _why_not_counted(nest: Nest, mine: Sequence[Meeting]) -> str | None:
     if all(_step(m.item.path, m.item.step) <= min(steps) < _step(m.root.path, m.root.step) for m in mine):
         return None
     return "it stands in front of the last block's own part"
+
+
+def _waits_for_all(nest: Nest) -> bool:
+    return any(one.over == "grid" for folded in nest.folds for one in folded.combine)
 
 
 def _step(path: Path, step: int) -> int:

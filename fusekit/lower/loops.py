@@ -102,12 +102,13 @@ def _needed(bounds: Sequence[Guard]) -> tuple[Guard, ...]:
 
 def _implies(known: Guard, guard: Guard) -> bool:
     """Does ``0 <= f < n`` prove ``0 <= c*f + rest < m``?"""
-    first = next((atom for atom, _ in known.form.terms if guard.form.coefficient(atom)), None)
+    first = next((atom for atom, _ in known.form.terms if isinstance(atom, Var)), None)
     if first is None or known.form.bounds[0] < 0:
         return False
-    c, rest = divmod(guard.form.coefficient(first), known.form.coefficient(first))
-    if c < 1 or rest:
+    whole, part = guard.form.coefficient(first), known.form.coefficient(first)
+    if not whole or not part or whole % part or whole // part < 1:
         return False
+    c = whole // part
     low, high = (guard.form - known.form * c).bounds
     return low >= 0 and c * (known.extent - 1) + high < guard.extent
 

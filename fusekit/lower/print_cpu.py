@@ -5,8 +5,9 @@ Every line is kept with the ops it computes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from fusekit.index import Form
@@ -40,7 +41,10 @@ from fusekit.lower.program import (
 from fusekit.ops import functions
 
 FOLDS = ("sum_any", "prod_any", "max_any", "min_any", "is_first_max", "is_first_min")
-_MEMORY = ("snapshot", "scratch", "release", "hold", "deliver")
+_ARM = r"([A-Za-z_]\w*|np\.\w+\([^()]*\))"
+_CHOICE = re.compile(rf"{_ARM} if ([A-Za-z_]\w*) else {_ARM}")
+_INFINITE = {"np.float32(-np.inf)": "minus_inf", "np.float32(np.inf)": "plus_inf"}
+_MEMORY = ("unseen", *_INFINITE.values(), "snapshot", "scratch", "release", "hold", "deliver")
 RESERVED = frozenset({"np", "math", "prange", "where", *_MEMORY, *FOLDS, *functions()})
 
 
@@ -50,7 +54,10 @@ def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = 
     printer.indent = 1
     for note in notes:
         printer.put(f"# {note}")
+    start = len(printer.lines)
     printer.body(program.body)
+    for literal, hidden in sorted(printer.infinite.items()):
+        printer.lines.insert(start, (f"    {hidden} = unseen({literal})", ()))
     kept = [s for s in program.body if isinstance(s, Snapshot)]
     for snapshot in kept:
         printer.put(f"release({snapshot.name}, {snapshot.first})")
@@ -68,6 +75,8 @@ def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = 
 @dataclass
 class _Printer(Printer):
     parallel: bool = False
+    kinds: dict[str, str] = field(default_factory=dict[str, str])  # scalar -> its numpy type
+    infinite: dict[str, str] = field(default_factory=dict[str, str])  # literal -> the name that hides it from LLVM
 
     def imports(self) -> list[str]:
         out = ["import math", "", "import numpy as np"]
@@ -86,8 +95,9 @@ class _Printer(Printer):
         match statement:
             case Load():
                 self.load(statement)
-            case Assign(name, value, _, ops):
-                self.commented(f"{name} = {self.expr(value)}", ops)
+            case Assign(name, value, dtype, ops):
+                self.commented(f"{name} = {self.chosen(self.expr(value))}", ops)
+                self.kinds[name] = scalars.register(dtype)
             case Test(name, guards):
                 self.put(f"{name} = {self.test(guards)}")
             case Store():
@@ -138,6 +148,21 @@ class _Printer(Printer):
             case _:
                 assert_never(statement)
 
+    def chosen(self, text: str) -> str:
+        """A choice between two scalars that are there: without a branch, from which LLVM makes loops that are no
+        vectors where what is chosen is folded next."""
+        found = _CHOICE.fullmatch(text)
+        if found is None:
+            return text
+        inside, test, outside = found.groups()
+        arms = {self.kinds.get(arm, arm.partition("(")[0]) for arm in (inside, outside)}
+        if self.kinds.get(test) != "np.bool_" or len(arms) > 1 or not min(arms).startswith("np."):
+            return text
+        for arm in {inside, outside} & _INFINITE.keys():
+            self.infinite[arm] = _INFINITE[arm]
+            self.memory.add("unseen")
+        return self.select(test, *(_INFINITE.get(arm, arm) for arm in (inside, outside)))
+
     def loop(self, loop: For) -> None:
         n, name = str(loop.var.extent), loop.var.name
         if loop.stop is not None:
@@ -161,6 +186,7 @@ class _Printer(Printer):
         base, at = self.element(load.memory, load.address, load.dtype)
         if load.clamp:
             at = clamped(at, load.address, load.clamp, load.dtype.width)
+        self.kinds[load.name] = scalars.register(load.dtype)
         self.put(f"{load.name} = {scalars.unpack(f'load_{held}({base}, {at})', load.dtype)}", load.ops)
 
     def store(self, store: Store) -> None:

@@ -87,6 +87,8 @@ class _Maker:
         for i, a, b in zip(start.axes, mine, its, strict=True):
             if i not in axes and (a != b or not a.free <= blocks):
                 raise CannotLower(f"the tile of {one.tensor}: {i} is none of its axes, and not the block's alone")
+            if i in axes and a != b and (a.free | b.free) & blocks:
+                raise CannotLower(f"the tile of {one.tensor}: other blocks fill {i} than read it")
         wanted = self._wanted(one)
         size = 1 + sum(stride * (n - 1) for stride, n in zip(one.strides, extents, strict=True))
         tile = Tile(names.fresh(f"tile_{one.tensor[1:]}"), self.graph.tensor(one.tensor).dtype, size)
@@ -94,7 +96,14 @@ class _Maker:
             sum((loops.ids[i] * stride for i, stride in zip(axes, one.strides, strict=True)), Form())
             for loops in (self.loops, fill)
         )
-        return Shared(one.tensor, tile, self._at(wanted, self.loops), at, fill, self._at(wanted, fill), slot)
+        index = self._at(wanted, self.loops)
+        # What the index does not tell, the place in the tile need not: the first of all places that hold the element.
+        told = frozenset[Var]().union(*(form.free for form, n in zip(index, self._shape(one), strict=True) if n != 1))
+        at = substitute(at, {var: Form() for var in at.free - told})
+        return Shared(one.tensor, tile, index, at, fill, self._at(wanted, fill), slot)
+
+    def _shape(self, one: Placement) -> tuple[int, ...]:
+        return self.graph.tensor(one.tensor).shape
 
     def _check_loops(self, one: Placement, fill: Loops) -> None:
         if not set(fill.axes) <= set(self.loops.axes):

@@ -15,6 +15,7 @@ NONE_NEEDED = "none needed"
 BEFORE_LOOP, BEFORE_INNER = "read before the loop", "read before the inner loop"
 FORWARD, BACKWARD = "loop order forward", "loop order backward"
 BARRIER, PAIRING, LAST_BLOCK = "block barrier", "pairing of orbits", "store left to the last block"
+GRID = "barrier of all blocks"
 SNAPSHOT, LAUNCH = "snapshot", "another launch"
 
 
@@ -62,7 +63,7 @@ class Refused(NamedTuple):
 class Race:
     """``forward``: every conflict loads at an iteration before the store's, so loops that run upwards are right;
     ``backward`` the other way round. ``together``: every conflict is among threads of one block, in one pass of the
-    loops around both. ``mutual``: of any two iterations that meet, each loads what the other stores.
+    loops around both; such loops run in no order.
 
     ``remedy`` is empty until ``remedies`` chose one; ``considered``: the others.
     """
@@ -74,7 +75,6 @@ class Race:
     backward: bool = True
     remedy: str = NONE_NEEDED
     together: bool = False
-    mutual: bool = False
     considered: tuple[Refused, ...] = ()
 
 

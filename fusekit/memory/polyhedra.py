@@ -40,12 +40,13 @@ def _ask(
         if len(outer) == len(loop):
             return Race(load, store, Verdict.SAME_ITERATION)
         return Race(load, store, Verdict.ACROSS, remedy=BEFORE_INNER if outer else BEFORE_LOOP)
+    if threads:  # they run in no order
+        together = crossing.is_subset(_alike(isl, crossing, outer, threads))
+        return Race(load, store, Verdict.ACROSS, False, False, "", together)
     space = meet.get_space().domain()
     forward = crossing.is_subset(isl.Map.lex_lt(space))
     backward = not forward and crossing.is_subset(isl.Map.lex_gt(space))
-    together = bool(threads) and crossing.is_subset(_alike(isl, crossing, outer, threads))
-    mutual = not (forward or backward) and crossing.is_equal(crossing.reverse())
-    return Race(load, store, Verdict.ACROSS, forward, backward, "", together, mutual)
+    return Race(load, store, Verdict.ACROSS, forward, backward, "")
 
 
 def _alike(isl: Any, crossing: Any, outer: tuple[Var, ...], threads: frozenset[Var]) -> Any:

@@ -12,7 +12,7 @@ from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
 from fusekit.ir import Layout, Operand
 from fusekit.passes.base import items
-from fusekit.passes.movement import Call, Write
+from fusekit.passes.call import Call, Write
 from fusekit.passes.values import Value, Values
 
 LONG = 1 << 15  # elements of a row that a core, or a block's registers, keep for a second pass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusekit.passes import lookups, losses, norms, reductions, softmax, triangles
+from fusekit.passes.call import Call
 from fusekit.passes.lookups import Step
-from fusekit.passes.movement import Call
 
 Decomposition = Callable[[Call], "tuple[Step, ...] | None"]
 

@@ -15,40 +15,30 @@ from fusekit.ir import (
     Layout,
     Op,
     Operand,
-    Ordering,
     PassResult,
     Tensor,
 )
 from fusekit.memory import meets, ranges_meet
-from fusekit.passes.base import is_view, shared_elements
+from fusekit.passes.base import is_view
 from fusekit.passes.core_ops import op_of
 from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.lookups import CHECK, Check
+from fusekit.passes.order import Access, Orders
 from fusekit.passes.values import APPLY, LOAD, Value
 from fusekit.passes.versions import Flush, Store
 from fusekit.why import Reason
-
-Access = tuple[NodeId, Layout]
-
-
-class _Order:
-    """Who read and who wrote the real memory of a block since it last changed whole."""
-
-    def __init__(self) -> None:
-        self.readers: list[Access] = []
-        self.writers: list[Access] = []
 
 
 class Emitter:
     """Receives flushes and library calls in program order. Values are written when something first needs them."""
 
     def __init__(self, graph: Graph, by: str, exact: bool = True):
-        self.graph, self._meets = graph, meets if exact else ranges_meet
+        self.graph = graph
         self.draft = Draft.rewrite(graph, by)
+        self._order = Orders(self.draft, meets if exact else ranges_meet)
         self._nodes: dict[int, NodeId] = {}  # value number -> tensor
         self._places: dict[tuple[NodeId, Layout], NodeId] = {}
         self._named: dict[NodeId, NodeId] = {}  # program tensor -> its place
-        self._order: dict[NodeId, _Order] = {}
         self._epochs: dict[NodeId, int] = {}
         self._flushes = 0
         self._at = _first_at(graph)
@@ -143,7 +133,7 @@ class Emitter:
                 writes=(1,),
             )
             node = self.draft.add_op(op, (self._value(store.value), place), id="^store", because=flush.reason)
-            self._after(node, store.region, self._of(store.block))
+            self._order.follow(node, store.block, store.region, write=True)
             written.append((node, store))
         for block, dying in flush.taken_along:
             stores = tuple(node for node, s in written if s.block == block)
@@ -151,7 +141,7 @@ class Emitter:
         for block in flush.epochs:
             self._epochs[block] = self._epochs.get(block, 0) + 1
         for node, store in written:
-            self._wrote(node, store.block, store.region)
+            self._order.wrote(node, store.block, store.region)
 
     def extern(self, op: NodeId, because: Reason) -> None:
         """A library call on real memory; the flush of what it touches came just before."""
@@ -161,15 +151,15 @@ class Emitter:
         self.draft.add_op(payload, operands, results, id=op, because=because)
         homes = [self._home(t) for t in graph.operands(op)]
         for k, (block, layout) in enumerate(homes):
-            self._after(op, layout, self._of(block), write=k in payload.writes)
+            self._order.follow(op, block, layout, write=k in payload.writes)
         for k, (block, layout) in enumerate(homes):
             if k in payload.writes:
-                self._wrote(op, block, layout)
+                self._order.wrote(op, block, layout)
             else:
-                self._of(block).readers.append((op, layout))
+                self._order.read(op, block, layout)
         for block, layout in map(self._home, graph.results(op)):
             if all(block != home for home, _ in homes):
-                self._of(block).writers.append((op, layout))
+                self._order.made(op, block, layout)
 
     def check(self, check: Check, op: NodeId) -> None:
         """A look at the indices in real memory, which raises what ``op`` raises in eager."""
@@ -177,8 +167,8 @@ class Emitter:
         payload = Op(CHECK, (Operand(0),), check.facts, origin=self.graph.op(op).origin)
         node = self.draft.add_op(payload, (place,), (), id="^check", because=Reason.of("check-index", op=op))
         block, layout = self._home(check.index)
-        self._after(node, layout, self._of(block), write=False)
-        self._of(block).readers.append((node, layout))
+        self._order.follow(node, block, layout, write=False)
+        self._order.read(node, block, layout)
 
     def finish(self, invariants: Sequence[Invariant]) -> PassResult:
         """The return, on the places of the outputs."""
@@ -221,10 +211,8 @@ class Emitter:
         place = self._place_of(block, layout)
         tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=f"{place}.in")
         node = self.draft.add_op(Op(LOAD, (Operand(0),)), (place,), (tensor,), id="^load")
-        state = self._of(block)
-        for writer, region in state.writers:
-            self._edge(writer, node, "RAW", layout, region)
-        state.readers.append((node, layout))
+        self._order.follow(node, block, layout, write=False)
+        self._order.read(node, block, layout)
         return tensor
 
     def _made(self, v: Value, op: Op, operands: list[NodeId]) -> NodeId:
@@ -240,31 +228,10 @@ class Emitter:
         self.draft.add_op(op, operands, (tensor,), id=v.of if keeps else f"^{name}")
         return tensor
 
-    # ---- order of accesses to real memory
-
     def _home(self, tensor: NodeId) -> Access:
         block = self.graph.block_of(tensor)
         assert block is not None, tensor
         return block, self.graph.layout(tensor)
-
-    def _of(self, block: NodeId) -> _Order:
-        return self._order.setdefault(block, _Order())
-
-    def _after(self, op: NodeId, layout: Layout, state: _Order, write: bool = True) -> None:
-        for writer, region in state.writers:
-            self._edge(writer, op, "WAW" if write else "RAW", layout, region)
-        for reader, region in state.readers if write else ():
-            self._edge(reader, op, "WAR", layout, region)
-
-    def _wrote(self, op: NodeId, block: NodeId, region: Layout) -> None:
-        """Later accesses order themselves after this write; what it covers whole is behind it."""
-        state = self._of(block)
-        state.readers = [(o, r) for o, r in state.readers if not r.is_same_map(region)]
-        state.writers = [(o, r) for o, r in state.writers if not r.is_same_map(region)] + [(op, region)]
-
-    def _edge(self, first: NodeId, then: NodeId, kind: str, layout: Layout, region: Layout) -> None:
-        if first != then and self._meets(layout, region) is not False:
-            self.draft.order(first, then, Ordering((kind,), shared_elements(layout, region)))
 
 
 def _first_at(graph: Graph) -> dict[Access, NodeId]:

@@ -24,10 +24,11 @@ from fusekit.ops.extern import raises_on_data
 from fusekit.passes import cost
 from fusekit.passes.base import is_metadata, is_view, tensors_of
 from fusekit.passes.build import broadcast
+from fusekit.passes.call import Call, Write
 from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.emit import Emitter
 from fusekit.passes.lookups import Check, Step
-from fusekit.passes.movement import RULES, Call, Write
+from fusekit.passes.movement import RULES
 from fusekit.passes.values import LOAD, OVERLAY, WINDOW, Value, Values
 from fusekit.passes.versions import Memory
 from fusekit.why import Reason

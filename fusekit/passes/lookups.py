@@ -14,7 +14,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import Operand
 from fusekit.passes.base import items
 from fusekit.passes.build import Build, dtype_of, is_empty, shape_of, write
-from fusekit.passes.movement import Call, Write
+from fusekit.passes.call import Call, Write
 from fusekit.passes.values import FILL, IOTA, WINDOW, Value
 
 CHECK = "fk.check_index"

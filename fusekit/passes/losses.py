@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from fusekit.dtypes import F16, I64
 from fusekit.passes.build import Build, dtype_of, is_empty, shape_of, sparse, write
+from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.lookups import Check, Step
-from fusekit.passes.movement import Call, Rule, Write
 from fusekit.passes.values import Value
 
 Writes = tuple[Write, ...] | None

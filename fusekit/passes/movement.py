@@ -7,92 +7,16 @@ rule gives the writes of one op, or None where the op must stay a library call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from fusekit.dtypes import DType
-from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
-from fusekit.ir import Graph, Layout, Number, Op, Operand
-from fusekit.passes.base import argument, items
+from fusekit.ir import Layout, Number, Operand
+from fusekit.memory.algebra import narrow
+from fusekit.passes.base import items
+from fusekit.passes.call import Call, Make, Rule, Write
+from fusekit.passes.regions import diagonal, once, select
 from fusekit.passes.values import Value, Values
-
-Make = Callable[[Values, Sequence[Value], Layout], Value]
-
-
-@dataclass(frozen=True)
-class Write:
-    """``region`` of ``block`` gets ``make(values, reads, region)``, cast to its dtype and broadcast to its shape."""
-
-    block: NodeId
-    region: Layout
-    reads: tuple[NodeId, ...]
-    make: Make
-
-
-@dataclass(frozen=True)
-class Call:
-    """One op of the program with what a rule asks of it."""
-
-    graph: Graph
-    id: NodeId
-    op: Op
-    operands: tuple[NodeId, ...]
-    results: tuple[NodeId, ...]
-
-    def arg(self, position: int, name: str, default: object = None) -> object:
-        return argument(self.op, position, name, default)
-
-    def tensor(self, position: int, name: str = "") -> NodeId | None:
-        value = self.arg(position, name)
-        return self.operands[value.position] if isinstance(value, Operand) else None
-
-    def layout(self, tensor: NodeId) -> Layout:
-        return self.graph.layout(tensor)
-
-    def block(self, tensor: NodeId) -> NodeId:
-        block = self.graph.block_of(tensor)
-        assert block is not None, tensor
-        return block
-
-    def result(self, make: Make, *reads: NodeId, region: Layout | None = None) -> Write:
-        """A write of the first result, or of a part of it."""
-        out = self.results[0]
-        return Write(self.block(out), region or self.layout(out), reads, make)
-
-
-Rule = Callable[[Call], "tuple[Write, ...] | None"]
-
-
-# ---- parts of a layout --------------------------------------------------------------------------------------------
-
-
-def narrow(layout: Layout, dim: int, start: int, size: int, step: int = 1) -> Layout:
-    """``size`` elements of dimension ``dim`` from ``start`` on, ``step`` apart."""
-    shape, strides = list(layout.shape), list(layout.strides)
-    offset = layout.offset + start * strides[dim]
-    shape[dim], strides[dim] = size, strides[dim] * step
-    return Layout(offset, tuple(shape), tuple(strides), layout.dtype)
-
-
-def select(layout: Layout, dim: int, index: int) -> Layout:
-    part = narrow(layout, dim, index, 1)
-    keep = [k for k in range(len(layout.shape)) if k != dim]
-    return Layout(part.offset, tuple(part.shape[k] for k in keep), tuple(part.strides[k] for k in keep), part.dtype)
-
-
-def diagonal(layout: Layout, offset: int, dim1: int, dim2: int) -> Layout:
-    """As ``torch.diagonal``: the diagonal is the last dimension."""
-    n, m = layout.shape[dim1], layout.shape[dim2]
-    size = max(0, min(n, m - offset) if offset >= 0 else min(n + offset, m))
-    s1, s2 = layout.strides[dim1], layout.strides[dim2]
-    start = (offset * s2 if offset >= 0 else -offset * s1) if size else 0
-    keep = [k for k in range(len(layout.shape)) if k not in (dim1, dim2)]
-    shape = (*(layout.shape[k] for k in keep), size)
-    return Layout(layout.offset + start, shape, (*(layout.strides[k] for k in keep), s1 + s2), layout.dtype)
-
-
-# ---- rules --------------------------------------------------------------------------------------------------------
 
 
 def _same(values: Values, reads: Sequence[Value], region: Layout) -> Value:
@@ -120,12 +44,6 @@ def fill(call: Call) -> tuple[Write, ...] | None:
 def zero(call: Call) -> tuple[Write, ...]:
     target = call.operands[0]
     return (Write(call.block(target), once(call.layout(target)), (), constant(0)),)
-
-
-def once(layout: Layout) -> Layout:
-    """Dimensions of stride 0 hold one element however often it is written."""
-    shape = tuple(min(n, 1) if s == 0 else n for n, s in zip(layout.shape, layout.strides, strict=True))
-    return Layout(layout.offset, shape, layout.strides, layout.dtype)
 
 
 def _filled(position: int, name: str, default: object = None) -> Rule:

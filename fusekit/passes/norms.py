@@ -27,7 +27,7 @@ from fusekit.passes.build import (
     sparse,
     write,
 )
-from fusekit.passes.movement import Call, Rule, Write
+from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.values import Value
 
 Writes = tuple[Write, ...] | None

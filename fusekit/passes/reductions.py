@@ -13,7 +13,7 @@ from math import inf, isinf
 from fusekit.dtypes import BOOL, I64, DType
 from fusekit.index import Form, loop_vars
 from fusekit.passes.build import Body, Build, count, dims_of, dtype_of, is_empty, shape_of, write
-from fusekit.passes.movement import Call, Rule, Write
+from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.values import Value
 
 Writes = tuple[Write, ...] | None

@@ -49,11 +49,11 @@ def holds(wide: DType, narrow: DType) -> bool:
         return narrow == dtypes.BOOL
     if wide.is_floating:
         if narrow.is_floating:
-            return wide.width > narrow.width
-        return wide != dtypes.F16 and 8 * narrow.width <= DIGITS[wide]
+            return wide in DIGITS and narrow in DIGITS and wide.width > narrow.width
+        return wide != dtypes.F16 and 8 * narrow.width <= DIGITS.get(wide, 0)
     if narrow.is_floating or wide.width <= narrow.width:
         return False
-    return wide != dtypes.U8 or narrow == dtypes.U8
+    return not wide.name.startswith("u") or narrow.name.startswith("u")
 
 
 def pairs(rewriter: Rewriter, v: Value) -> Simpler | None:

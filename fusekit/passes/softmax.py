@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusekit.passes.build import Build, dims_of, is_contiguous, is_empty, shape_of, write
-from fusekit.passes.movement import Call, Rule, Write
+from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.values import Value
 
 Writes = tuple[Write, ...] | None

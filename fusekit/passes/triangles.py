@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fusekit.index import loop_vars
 from fusekit.ir import Guard, Layout
-from fusekit.passes.movement import Call, Rule, Write
+from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.values import Value, Values
 
 

@@ -60,7 +60,7 @@ def _at(address: int, layout: Layout, numbers: dict[str, int]) -> torch.Tensor:
     start = address + layout.offset.evaluate(numbers)
     memory = (ctypes.c_char * (high - low)).from_address(start + low)
     kind = np.int32 if layout.dtype.width == 4 else np.int64
-    return torch.from_numpy(np.ndarray(layout.shape, kind, memory, -low, layout.strides).copy())
+    return torch.from_numpy(np.ndarray(layout.shape, kind, memoryview(memory), -low, layout.strides).copy())
 
 
 def check_index(index: torch.Tensor, op: Op) -> None:

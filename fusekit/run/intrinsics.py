@@ -165,6 +165,18 @@ def where(context: Any, test: Any, inside: Any, outside: Any) -> Any:
     return inside(types.boolean, inside, inside), build
 
 
+@intrinsic
+def unseen(context: Any, value: Any) -> Any:
+    """A float32 that LLVM does not know: it would fold -inf into a maximum that takes it, and lose the vectors."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+        hidden = builder.asm(ir.FunctionType(word, [word]), "", "=r,0", [builder.bitcast(args[0], word)], False)
+        return builder.bitcast(hidden, ir.FloatType())
+
+    return types.float32(types.float32), build
+
+
 # ---- reductions: elements in any order ------------------------------------------------------------------------------
 
 
@@ -250,6 +262,7 @@ def _scratch(size: int) -> int:
     return address
 
 
+PLAIN.update(unseen=lambda value: value)
 PLAIN.update(snapshot=_snapshot, release=_release, scratch=_scratch, hold=_hold, deliver=_deliver, where=_where)
 
 for _name in SCALARS:

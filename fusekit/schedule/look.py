@@ -65,10 +65,11 @@ class Look:
     def extent(self, dims: list[int] | tuple[int, ...]) -> int:
         return prod(self.reference.shape[k] for k in dims)
 
-    def lanes(self, dims: list[int]) -> int:
+    def lanes(self, dims: list[int], only_stores: bool = False) -> int:
         """Elements of one vector along the innermost of the joined ``dims``: 16 bytes of the widest access there, less
-        where extents or addresses do not divide."""
+        where extents or addresses do not divide. ``only_stores``: loads may be element by element."""
         along = [a for a in self.accesses if dims and abs(self.step(a, dims[-1]) or 0) == a.width]
+        along = [a for a in along if a.is_store or not only_stores]
         n = VECTOR_BYTES // max((a.width for a in along), default=VECTOR_BYTES)
         extent = self.extent(dims)
         while n > 1 and (extent % n or not all(self._is_aligned(a, dims, n) for a in along)):

@@ -42,10 +42,10 @@ class Pointwise:
         return flat(seen, self.threads, self.unroll)
 
 
-def flat(seen: Look, threads: int, unroll: int) -> Schedule:
-    """All dimensions as one: blocks, unrolled vectors, threads, lanes."""
+def flat(seen: Look, threads: int, unroll: int, only_stores: bool = False) -> Schedule:
+    """All dimensions as one: blocks, unrolled vectors, threads, lanes. ``only_stores``: vectors are those of stores."""
     groups = seen.groups(seen.order)
-    lanes = seen.lanes(groups[-1]) if groups else 1
+    lanes = seen.lanes(groups[-1], only_stores) if groups else 1
     chain = start(seen, [seen.order])
     chain.split(0, lanes).split(0, threads)
     return chain.split(0, unroll).done(B, U, T, V) if unroll > 1 else chain.done(B, T, V)

@@ -34,4 +34,4 @@ class Resize:
         if target == "cpu":
             groups = seen.groups(seen.order)
             return cpu_blocks(start(seen, groups), len(groups))
-        return flat(seen, self.threads, 1)
+        return flat(seen, self.threads, 1, only_stores=True)

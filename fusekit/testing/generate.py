@@ -102,11 +102,11 @@ class _Maker:
         return replace(first, number=numbers[0]), replace(second, number=numbers[1])
 
     def _runs(self, step: Step) -> bool:
-        """Does eager take the line in both calls? A line that eager's loop order decides is kept two times in five."""
+        """Does eager take the line in both calls? One that its loop order decides is kept, mostly."""
         before = self.accident
         saved = [_Saved.of(space) for space in self.spaces]
         if all(self._takes(step, space) for space in self.spaces) and (
-            before or not self.accident or self.choose.chance(40)
+            before or not self.accident or self.choose.chance(75)
         ):
             return True
         self.accident = before

@@ -64,7 +64,8 @@ def test_squares_and_batches_are_right(fn: Callable[..., object], n: int):
 
 def test_memory_is_walked_along_on_both_sides():
     for dtype, lanes in ((torch.float32, 4), (torch.bfloat16, 8)):
-        x = fk.explore(add, torch.zeros(256, 128).to(dtype), torch.zeros(128, 256).to(dtype), options=fk.Options("cuda"))
+        a, b = torch.zeros(256, 128).to(dtype), torch.zeros(128, 256).to(dtype)
+        x = fk.explore(add, a, b, options=fk.Options("cuda"))
         (kernel,) = x.kernels
         assert isinstance(kernel, CudaKernel)
         made = kernel.assembled()
@@ -89,6 +90,7 @@ SWAPPED = "reorder(0, 1, 3, 2).parallelize(BIDx, BIDy, TIDy, TIDx)"
         (SWAPPED, "[2, 3]", "[9, 1]", None),
         (SWAPPED, "[3, 2]", "[4, 1]", "two elements in one place"),
         (SWAPPED, "[3]", "[1]", "not the block's alone"),
+        (SWAPPED.replace("0, 1, 3, 2", "2, 1, 0, 3"), "[0, 2, 3]", "[72, 9, 1]", "other blocks"),
         ("reorder(0, 1, 3, 2).parallelize(BIDx, BIDy, SERIAL, TIDx)", "[3, 2]", "[9, 1]", "serial loop"),
         ("merge(2).split(2, 4).parallelize(BIDx, BIDy, TIDx, UNROLL)", "[3, 2]", "[9, 1]", "other blocks or threads"),
         ("reorder(1, 0, 3, 2).parallelize(BIDx, BIDy, TIDy, TIDx)", "[3, 2]", "[9, 1]", "block's alone|other blocks"),

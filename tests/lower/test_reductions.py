@@ -33,10 +33,10 @@ def kernels(fn: Callable[..., object], *args: torch.Tensor, schedule: Schedule |
 X = torch.randn(6, 8)
 
 
-def test_softmax_is_three_passes_over_the_columns() -> None:
+def test_softmax_is_three_passes_over_the_columns_and_one_over_what_is_kept() -> None:
     (kernel,) = kernels(lambda x: torch.softmax(x, -1), X)
     assert kernel.source.count("for i0 in range(6)") == 1
-    assert kernel.source.count("for i1 in range(8)") == 3
+    assert kernel.source.count("for i1 in range(8)") == 4  # the wide sum has a loop of its own
     assert kernel.source.count("exp(") == 1, "the second pass keeps what the third needs"
 
 

@@ -65,19 +65,22 @@ CHOICES: tuple[tuple[str, Callable[[], Graph], str, str, str], ...] = (
      ("reorder(1, 0).split(0, 4).split(0, 32).split(3, 8).reorder(0, 3, 4, 1, 2)"
       ".parallelize(BIDx, UNROLL, TIDy, TIDx, VECTORIZE)")),
     ("long columns", lambda: samples.softmax((65536, 64), (0,)), "persistent",
-     "reorder(1, 0).parallelize(BIDx, SERIAL)",
-     ""),
+     ("reorder(1, 0).split(0, 64).reorder(0, 2, 1).split(1, 1024).reorder(1, 0, 2, 3)"
+      ".parallelize(BIDx, SERIAL, SERIAL, SERIAL)"),
+     ("reorder(1, 0).split(0, 4).split(0, 16).split(3, 32).split(3, 4).split(3, 2).reorder(0, 3, 4, 5, 6, 1, 2)"
+      ".parallelize(BIDx, BIDy, SERIAL, UNROLL, TIDy, TIDx, VECTORIZE).persist().blocks_per_sm(2)")),
     ("channels", lambda: samples.softmax((8, 16, 32, 32), (0, 2, 3)), "persistent",
      "reorder(1, 0, 2, 3).merge(2).parallelize(BIDx, SERIAL, SERIAL)",
      "reorder(1, 0, 2, 3).merge(1).merge(1).split(1, 4).split(1, 512).parallelize(BIDx, UNROLL, TIDx, VECTORIZE)"),
     ("transposed", samples.transposed_add, "transpose",
      "split(0, 32).split(2, 32).reorder(0, 2, 1, 3).parallelize(BIDx, SERIAL, SERIAL, SERIAL)",
      ("split(0, 64).split(2, 64).reorder(0, 2, 1, 3).merge(2).split(2, 4).split(2, 256)"
-      ".parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE).loads(top).share(%v.1, after=3, loop=reorder(0, 1, 3, 2).merge(2)"
+      ".parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE).loads(top)"
+      ".share(%v.1, after=3, loop=reorder(0, 1, 3, 2).merge(2)"
       ".split(2, 4).split(2, 256).parallelize(BIDx, BIDy, UNROLL, TIDx, VECTORIZE), axes=[3, 2], strides=[65, 1])")),
     ("padded", samples.padded, "resize",
      "parallelize(BIDx, SERIAL)",
-     "merge(0).split(0, 2).split(0, 128).parallelize(BIDx, TIDx, VECTORIZE)"),
+     "merge(0).split(0, 4).split(0, 128).parallelize(BIDx, TIDx, VECTORIZE)"),
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from fusekit.why import TAKES, Reason
 
 REDUCE = "fk.reduce"
 KERNELS = tuple(one for one in SCHEDULERS if one.name not in ("alias", "extern"))  # those that make kernels
-ASKED = 64  # sets of one pass about which all schedulers are asked
+ASKED = 32  # sets of one pass about which all schedulers are asked
 ASKED_OPS = 200  # ops of the largest such set
 Said = tuple[tuple[str, str], ...]
 Ops = frozenset[NodeId]

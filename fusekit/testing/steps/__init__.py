@@ -15,7 +15,7 @@ from fusekit.testing.steps.lines import Lines, Space
 from fusekit.testing.steps.moves import look_up, moving
 from fusekit.testing.steps.values import cast, pure
 from fusekit.testing.steps.views import as_strided, bits, metadata, view
-from fusekit.testing.steps.writes import foreach, in_place, out, scatter, set_item
+from fusekit.testing.steps.writes import accident, foreach, in_place, out, scatter, set_item
 
 __all__ = ["KINDS", "WEIGHTS", "Lines", "Space", "write_line"]
 
@@ -35,10 +35,11 @@ KINDS: Mapping[str, Callable[[Lines, str, torch.Tensor], str | None]] = {
     "foreach": foreach,
     "scatter": scatter,
     "library": library,
+    "accident": accident,
 }
 WEIGHTS: Mapping[str, int] = {
     "view": 20, "in-place": 22, "pure": 14, "set item": 8, "moving": 7, "reduction": 5, "cast": 4, "look-up": 3,
-    "as_strided": 4, "bits": 4, "metadata": 3, "out=": 4, "foreach": 3, "scatter": 3, "library": 1,
+    "as_strided": 4, "bits": 4, "metadata": 3, "out=": 4, "foreach": 3, "scatter": 3, "library": 1, "accident": 5,
 }  # fmt: skip
 
 

@@ -65,7 +65,7 @@ class Lines:
     def source(self, t: torch.Tensor) -> str | None:
         """A partner to be written over ``t``; a clone of it where eager's loop order might decide."""
         name = self.partner(t)
-        if name in self.names and self.choose.chance(50) and self._shares(self.get(name), t):
+        if name in self.names and self.choose.chance(20) and self._shares(self.get(name), t):
             return f"{name}.clone()"
         return name
 

@@ -26,6 +26,7 @@ def in_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts += [f"{name}.neg_()", f"{name}.abs_()", f"{name}.clamp_min_(-1)"] if t.dtype != torch.uint8 else []
     if t.dim():
         texts += [f"{name}.copy_({name}.flip(0))", f"{name}.add_({name}.flip(-1))"]
+        texts += [f"{name}.copy_({name}.transpose(0, -1))"] if t.size(0) == t.size(-1) else []
     if b.exact:
         texts += [f"{name}.masked_fill_({name} > 0, 1)", f"{name}.masked_fill_({name} == {other}, 2)"]
     if not t.is_floating_point():
@@ -52,7 +53,7 @@ def set_item(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts = [f"{name}[{at}] = {number(t)}", f"{name}[..., 0] = {number(t)}" if t.size(-1) else f"{name}[0] = 1"]
     texts += [f"{name}[::2] = {c.pick(('0', '1'))}", f"{name}[{at}] = {name}[0].clone()"]
     if t.size(0) > 1:
-        shift = "" if c.chance(12) else ".clone()"
+        shift = "" if c.chance(60) else ".clone()"
         texts += [
             f"{name}[1:] = {name}[:-1]{shift}",
             f"{name}[:-1] = {name}[1:] * 2" if t.dtype != torch.bool else f"{name}[1:] = ~{name}[:-1]",
@@ -61,7 +62,7 @@ def set_item(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts += [f"{name}[n] = {number(t)}", f"{name}[n] = {name}[0].clone()"] * 2 if b.indexes(t.size(0)) else []
     other = b.partner(t[0], tensor_only=True)
     if other is not None:
-        safe = f"{other}.clone()" if b._shares(b.get(other), t) and c.chance(85) else other
+        safe = f"{other}.clone()" if b._shares(b.get(other), t) and c.chance(55) else other
         texts += [f"{name}[{at}] = {safe}"] * 2
     if b.exact:
         texts += [f"{name}[{name} > 0] = 1" if t.dtype != torch.bool else f"{name}[{name}] = False"]
@@ -133,4 +134,25 @@ def scatter(b: Lines, name: str, t: torch.Tensor) -> str | None:
             f"{name}.scatter_add_(0, torch.zeros_like({rows}, dtype=torch.int64) + {at}, {rows})",
             f"{name}.index_add(0, {index}, {rows})",
         ]
+    return c.pick(texts)
+
+
+def accident(b: Lines, name: str, t: torch.Tensor) -> str | None:
+    """Writes whose result hangs on the order in which eager goes through the elements."""
+    c = b.choose
+    if not t.dim() or t.size(0) < 2 or not t.numel():
+        return None
+    half = t.size(0) // 2
+    texts = [
+        f"{name}[1:] = {name}[:-1]",
+        f"{name}[:-1].copy_({name}[1:])",
+        f"{name}[:{half}].copy_({name}[::2][:{half}])",
+    ]
+    texts += [f"{name}.index_put_((torch.tensor([0, 0]),), {name}[:2].clone())"]
+    texts += [f"{name}[::2][1:] = {name}[::2][:-1]"] * 4 if t.size(0) > 2 else []  # a loop over single elements
+    texts += (
+        [f"{name}[..., 1:, :] = {name}[..., :-1, :]", f"{name}[..., 1:] = {name}[..., :-1]"] * 2 if t.dim() > 1 else []
+    )
+    texts += [f"{name}.copy_({name}.transpose(0, -1))"] * 3 if t.dim() > 1 and t.size(0) == t.size(-1) else []
+    texts += [f"{name}.unfold(0, 2, 1).neg_()"] if t.dtype != torch.bool else []
     return c.pick(texts)

@@ -67,7 +67,6 @@ class Row:
         state = "WRONG" if self.wrong else "ok"
         return f"{self.name:30} {self.dtype:5} {state:6} {self.launches:>8} {' '.join(times)} {speed} {self.made:6.1f}"
 
-
     def markdown(self, bandwidth: float) -> str:
         """The row as it stands in docs/measured.md."""
         given = (self.ours, self.fast, self.eager, self.inductor)

@@ -15,7 +15,8 @@ from fusekit.ids import NodeId
 from fusekit.ir import SEGMENTED, UNSEGMENTED, Graph, Invariant, PassResult
 from fusekit.passes.segments.decided import check_apart, put_in_order, put_together
 from fusekit.passes.segments.merge import Limits, Merger
-from fusekit.passes.segments.stored import cost, readers, shared, with_cuts, with_loops
+from fusekit.passes.segments.sharing import cost, readers, shared
+from fusekit.passes.segments.stored import with_cuts, with_loops
 from fusekit.passes.segments.units import units_of
 from fusekit.passes.segments.write import write
 

@@ -23,7 +23,7 @@ Maker = Callable[[Sequence[torch.Tensor], Sequence[Scalar], Leaves, Sequence[obj
 class Launch(NamedTuple):
     """A compiled kernel; ``takes``: (is it a block's address?, which number); blocks that nobody needs after it."""
 
-    function: Callable[..., None]
+    function: Callable[..., int | None]
     takes: tuple[tuple[bool, int], ...]
     dying: tuple[int, ...]
 

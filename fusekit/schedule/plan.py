@@ -258,9 +258,7 @@ def _outside(graph: Graph, plan: Plan, inner: Var, order: Sequence[Var], most: i
 # ---- steps --------------------------------------------------------------------------------------------------------
 
 
-def set_steps(
-    plans: Mapping[NodeId, Plan], loops: Space, blocks: frozenset[Var] = frozenset()
-) -> dict[NodeId, Plan]:
+def set_steps(plans: Mapping[NodeId, Plan], loops: Space, blocks: frozenset[Var] = frozenset()) -> dict[NodeId, Plan]:
     """Loops and steps of every root: the first steps for reductions, the last for stores. Raises CannotLower.
 
     A root stands in the loops of its own index; only what a reduction needs of another one may be around it besides.

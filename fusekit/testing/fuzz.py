@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -29,6 +29,7 @@ FATES = (
     *("with a number", "exact", "within a bound", "needed the measured bound"),
 )
 Result = tuple[list[int], "Counter[str]", list[Failure]]
+Work = Callable[[Sequence[int], Job], Result]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     state.retry()
     left = state.left(options.first_seed, options.programs)
     bar = progress(None, f"fuzz {options.runner}", "program", total=len(left))
-    for seeds, counts, failures in _results(left, job, options.jobs or os.cpu_count() or 1):
+    for seeds, counts, failures in results(left, job, options.jobs or os.cpu_count() or 1):
         state.add(seeds, counts, failures)
         state.save(path)
         bar.update(len(seeds))
@@ -81,57 +82,53 @@ def run_seeds(seeds: Sequence[int], job: Job) -> Result:
     return list(seeds), counts, failures
 
 
-def _results(seeds: Sequence[int], job: Job, jobs: int) -> Iterator[Result]:
+def results(seeds: Sequence[int], job: Job, jobs: int, work: Work = run_seeds) -> Iterator[Result]:
+    """What became of the seeds, some at a time, in any order; a process that dies is a failure of its seed."""
     chunks = [seeds[k : k + CHUNK] for k in range(0, len(seeds), CHUNK)]
     if jobs <= 1:
-        yield from (run_seeds(chunk, job) for chunk in chunks)
+        yield from (work(chunk, job) for chunk in chunks)
         return
     while chunks:
-        lost = yield from _in_processes(chunks, job, jobs)
-        chunks = chunks[chunks.index(lost[-1]) + 1 :] if lost else []
+        lost, count = yield from _in_processes(chunks, job, jobs, work)
+        chunks = chunks[count:]
         for seed in (seed for chunk in lost for seed in chunk):
-            yield _alone(seed, job)
+            yield _alone(seed, job, work)
 
 
-def _in_processes(chunks: Sequence[Sequence[int]], job: Job, jobs: int) -> Any:
-    """Results as they come; returns the chunks that were under way when a worker died, in order."""
-    context = multiprocessing.get_context("spawn")
-    waiting, running = iter(chunks), dict[Future[Result], Sequence[int]]()
+def _in_processes(chunks: Sequence[Sequence[int]], job: Job, jobs: int, work: Work) -> Any:
+    """Results as they come; returns the chunks that were under way when a worker died, and how many were begun."""
+    context, count = multiprocessing.get_context("spawn"), 0
+    running = dict[Future[Result], Sequence[int]]()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=40) as pool:
-        for chunk in waiting:
-            running[pool.submit(run_seeds, chunk, job)] = chunk
-            if len(running) < 2 * jobs:
-                continue
-            if (yield from _collect(running)):
-                break
-        while running and not (yield from _collect(running)):
+        try:
+            for chunk in chunks:
+                running[pool.submit(work, chunk, job)] = chunk
+                count += 1
+                if len(running) >= 2 * jobs:
+                    yield from _collect(running)
+            while running:
+                yield from _collect(running)
+        except BrokenProcessPool:
             pass
-    return sorted(running.values(), key=lambda chunk: chunk[0])
+    return list(running.values()), count
 
 
-def _collect(running: dict[Future[Result], Sequence[int]]) -> Any:
-    """Hands on what is done; returns True where the pool is broken."""
+def _collect(running: dict[Future[Result], Sequence[int]]) -> Iterator[Result]:
+    """Hands on what is done. Raises BrokenProcessPool where a worker died."""
     done, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in done:
-        try:
-            yield future.result()
-        except BrokenProcessPool:
-            return True
+        found = future.result()
         del running[future]
-    return False
+        yield found
 
 
-def _alone(seed: int, job: Job) -> Result:
+def _alone(seed: int, job: Job, work: Work) -> Result:
     """A seed of a chunk in which a process died, in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_one_thread) as pool:
         try:
-            return pool.submit(run_seeds, [seed], job).result()
+            return pool.submit(work, [seed], job).result()
         except BrokenProcessPool:
-            return (
-                [seed],
-                Counter(WRONG),
-                [Failure(seed, "the process died", "", f"# seed {seed}")],
-            )
+            return [seed], Counter(WRONG), [Failure(seed, "the process died", "", f"# seed {seed}")]
 
 
 def _one_thread() -> None:

@@ -21,6 +21,7 @@ from fusekit.testing.programs import Step
 from fusekit.testing.runners import Runner
 from fusekit.testing.shrink import shrink
 from fusekit.testing.trial import try_calls
+from tests.fuzz import dying
 
 Body = Callable[[torch.Tensor], torch.Tensor]
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -177,6 +178,16 @@ def test_failures_are_kept_and_tried_again(tmp_path: Path) -> None:
     again.retry()
     assert again.left(0, 5) == [0, 2, 3] and again.counts["programs"] == 2 and not again.failures
     assert list(ranges([5, 1, 2, 3, 9])) == [(1, 3), (5, 5), (9, 9)]
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_a_failure_of_its_seed() -> None:
+    done, failures = list[int](), []
+    for seeds, _, found in fuzz.results(range(20), Job("plain"), 2, dying.work):
+        done += seeds
+        failures += found
+    assert sorted(done) == list(range(20))
+    assert [failure.seed for failure in failures] == [dying.SEED]
 
 
 def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

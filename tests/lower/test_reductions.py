@@ -9,7 +9,7 @@ import torch
 
 from fusekit.dtypes import F32
 from fusekit.ir import Graph
-from fusekit.lower import CannotLower, Kernel, lower_segment
+from fusekit.lower import Kernel, lower_segment
 from fusekit.passes import AliasGroups, Functionalize, SegmentOps
 from fusekit.schedule import Schedule, parse_schedule
 from fusekit.trace import record
@@ -65,8 +65,7 @@ def test_a_loop_that_mixes_what_is_kept_and_folded_is_refused() -> None:
     graph = segmented(lambda x: x.sum(1), X)
     schedule = parse_schedule("split(0, 3).parallelize(BIDx, SERIAL, SERIAL)")
     assert lower_segment(graph, graph.segments()[0], schedule=schedule).source
-    with pytest.raises(CannotLower, match="wanted"):
-        kernels(lambda x: (x - x.sum(1, keepdim=True)).flip(0), X, schedule=Schedule())
+    assert len(kernels(lambda x: (x - x.sum(1, keepdim=True)).flip(0), X, schedule=Schedule())) == 2
 
 
 def test_a_schedule_of_a_gpu_runs_as_loops() -> None:

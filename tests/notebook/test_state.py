@@ -38,7 +38,8 @@ def test_steps_end_at_the_ends(doc):
 
 def test_a_quiet_rail_skips_what_changed_nothing(doc):
     same = replace(doc.steps[1], delta="no change")
-    still = replace(doc, steps=(doc.steps[0], same, *doc.steps[2:]))
+    others = (replace(step, delta="1 op changed") for step in doc.steps[2:])
+    still = replace(doc, steps=(doc.steps[0], same, *others))
     at = State(step=0, quiet=True)
     assert rail(at, still) == (0, *range(2, len(doc.steps)))
     assert state.forward(at, still).step == 2

@@ -81,7 +81,7 @@ def test_chains_travel(fn: Callable[..., object]) -> None:
     assert {e.subject[0] for e in said} <= set(forwarded(x))
 
 
-@pytest.mark.parametrize("fn, name", STOPS.items(), ids=lambda f: getattr(f, "__name__", f))
+@pytest.mark.parametrize(("fn", "name"), STOPS.items(), ids=lambda f: getattr(f, "__name__", f))
 def test_chains_stop(fn: Callable[..., object], name: str) -> None:
     x = fk.explore(fn, torch.randn(34, 65))
     refused = [e for e in x["forward"].explanations if e.verdict == "declined"]

@@ -71,8 +71,10 @@ def other_dtype(x):
 
 
 def demanded(x):
-    return (x + 1).t().contiguous(), (x + 1).t().clone(), (x[None, None] + 1).contiguous(
-        memory_format=torch.channels_last
+    return (
+        (x + 1).t().contiguous(),
+        (x + 1).t().clone(),
+        (x[None, None] + 1).contiguous(memory_format=torch.channels_last),
     )
 
 
@@ -92,7 +94,7 @@ def test_values_aliases_and_strides_are_eagers(fn: Callable[..., object], left_o
     assert report.ok, report
 
 
-@pytest.mark.parametrize("fn, on, off", [(three_views, 1, 4), (base_and_view, 1, 2), (out_of_order, 1, 2)])
+@pytest.mark.parametrize(("fn", "on", "off"), [(three_views, 1, 4), (base_and_view, 1, 2), (out_of_order, 1, 2)])
 def test_a_base_is_stored_once(fn: Callable[..., object], on: int, off: int) -> None:
     x = torch.randn(6, 8)
     assert stores(fn, x) == on
@@ -155,7 +157,9 @@ def step(rng: random.Random, live: list[torch.Tensor]) -> torch.Tensor:
             return t.sum(rng.randrange(t.dim()))
         case 3:
             other = rng.choice(live)
-            fits = len(t.shape) == len(other.shape) and all(n in (m, 1) or m == 1 for n, m in zip(t.shape, other.shape))
+            fits = len(t.shape) == len(other.shape) and all(
+                n in (m, 1) or m == 1 for n, m in zip(t.shape, other.shape, strict=False)
+            )
             return t + other if fits else t.cos()
         case 4 if t._base is not None and t.numel() == t._base.numel():
             return t.add_(1)

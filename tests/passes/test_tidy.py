@@ -26,7 +26,7 @@ def narrow(x):
 
 
 def negated(x):
-    return -(-x.sin()), ~~(x > 0)
+    return x.sin().neg().neg(), (x > 0).bitwise_not().bitwise_not()
 
 
 def joined(x):
@@ -82,7 +82,7 @@ def test_bits_stay(fn: Callable[..., object]) -> None:
     assert x.check().ok and x.what_if(without="tidy").check().ok
 
 
-@pytest.mark.parametrize("fn, name", SAID.items(), ids=lambda f: getattr(f, "__name__", f))
+@pytest.mark.parametrize(("fn", "name"), SAID.items(), ids=lambda f: getattr(f, "__name__", f))
 def test_it_says_what_it_did(fn: Callable[..., object], name: str) -> None:
     x = fk.explore(fn, torch.randn(7, 34))
     said = [e.reason.name for e in x["tidy"].explanations]

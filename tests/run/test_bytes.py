@@ -72,7 +72,8 @@ def test_a_core_has_a_short_row_still_and_reads_a_long_one_twice(columns: int, t
 @pytest.mark.parametrize(("columns", "times"), [(1024, 2), (4096, 2), (1 << 20, 3)])
 def test_a_gpu_has_what_is_in_registers(columns: int, times: int) -> None:
     s = fk.explore(centred, torch.ones(3, columns), options=fk.Options(backend="cuda")).summary()
-    assert s.bytes_moved == times * 4 * 3 * columns
+    parts = 0 if times == 2 else 4096  # blocks that share a row hand their sums to one another
+    assert 0 <= s.bytes_moved - times * 4 * 3 * columns <= parts
 
 
 def test_a_whole_that_is_read_twice() -> None:

@@ -102,9 +102,7 @@ def as_cuda(kernel: Kernel, graph: Graph) -> CudaKernel:
     fields = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
     values = _values(kernel, graph)
     if values:
-        made = print_cuda(
-            kernel.program, kernel.name, graph, values=values.keys(), exact=kernel.precision == "eager"
-        )
+        made = print_cuda(kernel.program, kernel.name, graph, values=values.keys(), exact=kernel.precision == "eager")
         fields |= {"source": made.text, "lines": made.lines}
     return CudaKernel(**fields, graph=graph, values=values)
 

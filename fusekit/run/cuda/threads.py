@@ -192,9 +192,7 @@ def stop(context: Any) -> Any:
         held = (context.insert_const_string(builder.module, word) for word in words)
         text, file, function = (builder.addrspacecast(one, ir.IntType(8).as_pointer()) for one in held)
         kinds = [text.type, file.type, I32, function.type, I64]
-        declared = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), kinds), "__assertfail"
-        )
+        declared = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), kinds), "__assertfail")
         builder.call(declared, [text, file, I32(0), function, I64(1)])
         return context.get_dummy_value()
 

@@ -61,7 +61,9 @@ def pairs(rewriter: Rewriter, v: Value) -> Simpler | None:
     if v.kind != APPLY or len(v.operands) != 1:
         return None
     target, inner = v.detail[0], v.operands[0]
-    if inner.kind != APPLY or inner.detail[0] != target or inner.operands[0].dtype != v.dtype:
+    if inner.kind != APPLY or inner.detail[0] != target:
+        return None
+    if (inner.operands[0].dtype, inner.operands[0].shape) != (v.dtype, v.shape):  # a scalar may have grown on the way
         return None
     if target in INVOLUTIONS or (target == "aten.logical_not.default" and v.dtype == dtypes.BOOL):
         return inner.operands[0], Reason.of("undone-twice", op=str(target))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -188,14 +188,30 @@ def _dtypes(outcome: Outcome, tensor: torch.Tensor) -> Sequence[torch.dtype]:
 
 
 def _aliases(eager: Outcome, ours: Outcome) -> list[Row]:
-    classes = [sharing((*outcome.tensors, *outcome.outputs)) for outcome in (eager, ours)]
+    """Whether a tensor without elements has memory is not promised: some of eager's ops copy an operand's storage."""
+    empty = {name for o in (eager, ours) for name, t in (*o.tensors, *o.outputs) if not t.untyped_storage().nbytes()}
+    named = [[(n, t) for n, t in (*o.tensors, *o.outputs) if n not in empty or t.numel()] for o in (eager, ours)]
+    classes = [sharing(tuple(tensors)) for tensors in named]
     rows = [Row("sharing", _sharing_text(classes[0]), _sharing_text(classes[1]), classes[0] == classes[1])]
-    shared = {name for group in classes[0] for name in group}
-    for (path, want), (_, got) in zip(eager.outputs, ours.outputs, strict=False):
-        if path in shared and want.numel():
-            rows.append(_fact(f"offset of {path}", want.storage_offset(), got.storage_offset()))
+    for group in sorted(classes[0], key=sorted):
+        rows += _offsets(eager, ours, group)
     rows.append(_fact("identity", _identities(eager), _identities(ours)))
     return rows
+
+
+def _offsets(eager: Outcome, ours: Outcome, group: frozenset[str]) -> Iterator[Row]:
+    """Where in the memory that it shares each output begins, in bytes.
+
+    Some of eager's ops copy the whole storage of an operand: fresh memory may also begin with the first output.
+    """
+    outputs = [dict(outcome.outputs) for outcome in (eager, ours)]
+    paths = sorted(name for name in group if all(name in found for found in outputs) and outputs[0][name].numel())
+    starts = [[found[path].storage_offset() * found[path].element_size() for path in paths] for found in outputs]
+    is_fresh = group.isdisjoint(name for name, _ in eager.tensors)
+    first, other = (min(found, default=0) for found in starts)
+    left_out = first if is_fresh and first != other else 0
+    for path, want, got in zip(paths, *starts, strict=True):
+        yield _fact(f"offset of {path}", want - left_out, got)
 
 
 def sharing(tensors: Named) -> set[frozenset[str]]:

@@ -125,7 +125,9 @@ class Run:
 
     def _call(self, op: NodeId, payload: Op) -> None:
         """An exact overload on places: fresh results bring their storage, all others must be where the graph says."""
-        found = tensors_in(caller(payload)(self._operands(op), self.numbers, self.leaves))
+        operands = self.graph.operands(op)
+        made = {node: self.tensor(node) for node in operands}  # an object that comes twice is one object
+        found = tensors_in(caller(payload)([made[node] for node in operands], self.numbers, self.leaves))
         results = self.graph.results(op)
         if len(found) != len(results):
             raise LayoutMismatch(f"{op} {payload.target} gave {len(found)} tensors, recorded were {len(results)}")

@@ -188,16 +188,16 @@ class _Maker:
     def call(self, op: NodeId) -> Step:
         """A library call: the exact overload on real memory."""
         call = caller(self.graph.op(op))
-        operands = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.operands(op))
+        operands = tuple((t, place_of(self.graph, self.blocks.number, t)) for t in self.graph.operands(op))
         results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
         read = [is_read(self.graph, t) for t in self.graph.results(op)]
         payload = self.graph.op(op)
         what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
         def run(memory: Memory, leaves: Leaves) -> None:
-            made = {place: memory.tensor(place) for place in operands}  # one object a place: eager looks at identity
+            made = {node: memory.tensor(place) for node, place in operands}  # an object that comes twice is one object
             with torch.no_grad():
-                found = tensors_in(call([made[place] for place in operands], memory.numbers, leaves))
+                found = tensors_in(call([made[node] for node, _ in operands], memory.numbers, leaves))
             if len(found) != len(results):
                 raise LayoutMismatch(
                     f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -20,10 +21,11 @@ class Watch(TorchDispatchMode):
     """Looks at every op of an eager run, element by element: for small tensors only.
 
     ``accidents``: ops that write an element twice, or that read one through another map than they write it.
-    ``ops``: names of all ops that ran.
+    ``unordered``: ops on a list of tensors that share memory, which a GPU goes through at once. ``ops``: all that ran.
     """
 
     accidents: list[str] = field(default_factory=list)
+    unordered: list[str] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -48,6 +50,10 @@ class Watch(TorchDispatchMode):
             is_written = argument.alias_info is not None and argument.alias_info.is_write
             (written if is_written else read).extend(leaves)
         name = func._overloadpacket.__name__
+        if name.startswith("_foreach") and any(
+            not covered(a).isdisjoint(covered(b)) for a, b in combinations(written, 2)
+        ):
+            self.unordered.append(name)
         if not written or any(torch.Tag.inplace_view == tag for tag in func.tags):
             return False
         if name not in ONE_VALUE and any(overlaps_itself(t) for t in written):

@@ -4,9 +4,9 @@ An op that is not exactly rounded (exp, a sum, a division by a number) may be of
 its dtype; sums by as many of the sum of magnitudes. Eager runs some more times, each of these results off by a random
 part of that, and an element may differ by the tolerance of ``run/closeness`` plus ``FACTOR`` times what it moved.
 
-Of exact programs the bits count, but those of a NaN are nobody's promise: which operand's a result takes on hangs on
-how a loop was compiled. There the bits of every NaN that arithmetic makes are drawn anew in each run, and an element
-that is always the same must be just that.
+Of exact programs the bits count, but those of a NaN are nobody's promise, nor which of 0.0 and -0.0 is the greater: it
+hangs on how a loop was compiled. There the bits of every NaN that arithmetic makes, and the signs of zeros that a
+maximum or the like finds, are drawn anew in each run, and an element that is always the same must be just that.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ EXACT = """
 """.split()  # noqa: SIM905
 
 
+TIES = """
+    clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ relu relu_ amax amin max min maximum minimum
+    fmax fmin cummax sort
+""".split()  # noqa: SIM905
+
+
 class Perturbed(TorchDispatchMode):
     """Results that are not exactly rounded are off by a few last places; ``exact``: NaNs have other bits."""
 
@@ -55,7 +61,7 @@ class Perturbed(TorchDispatchMode):
             return out
         for result in out if isinstance(out, tuple | list) else (out, *_foreach(name, args)):
             if isinstance(result, torch.Tensor) and result.dtype in BITS:
-                self._write(result, self._payloads(result) if self.exact else self._off(result, args))
+                self._write(result, self._redrawn(result, name) if self.exact else self._off(result, args))
         return out
 
     def _off(self, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
@@ -67,12 +73,13 @@ class Perturbed(TorchDispatchMode):
                 size = size + arg.double().abs().nan_to_num().sum()  # a reduction
         return (result.double() + noise * size * scale).to(result.dtype)
 
-    def _payloads(self, result: torch.Tensor) -> torch.Tensor:
+    def _redrawn(self, result: torch.Tensor, name: str) -> torch.Tensor:
         bits, kind = result.contiguous().view(BITS[result.dtype]), BITS[result.dtype]
         drawn = torch.randint(0, 1 << PAYLOAD[result.dtype], bits.shape, generator=self.generator, dtype=torch.int64)
         sign = torch.randint(0, 2, bits.shape, generator=self.generator).to(result.device) * torch.iinfo(kind).min
         other = bits ^ drawn.to(result.device).to(kind) ^ sign.to(kind)
-        return torch.where(result.isnan(), other, bits).view(result.dtype)
+        signed = torch.where((result == 0) & (name in TIES), bits ^ sign.to(kind), bits)
+        return torch.where(result.isnan(), other, signed).view(result.dtype)
 
     def _write(self, result: torch.Tensor, values: torch.Tensor) -> None:
         try:

@@ -53,7 +53,9 @@ def run_seed(seed: int, job: Job) -> tuple[Counter[str], Failure | None]:
     runner = Runner(job.runner)
     try:
         program = program_of(seed, job)
-        if program.accident and runner.device is not None:  # threads in no order: eager itself is not always the same
+        if (
+            program.accident or program.unordered
+        ) and runner.device is not None:  # threads in no order: eager itself is not always the same
             return Counter(programs=1) + _looks(program), None
         trial = _tried(program, runner, seed)
     except Exception as error:  # the fuzz goes on, whatever one program does to it

@@ -54,6 +54,7 @@ class _Maker:
     errors: bool = False
     large: bool = False
     accident: bool = False
+    unordered: bool = False
     spaces: list[Space] = field(default_factory=list)
 
     def make(self, fewest: int, most: int, arguments: int) -> RandomProgram:
@@ -84,7 +85,7 @@ class _Maker:
             elif self.errors and c.chance(30):
                 steps.append(Step(text, None, kind))
                 break
-        return RandomProgram(placements, tuple(steps), self._outputs(lines), exact, self.accident)
+        return RandomProgram(placements, tuple(steps), self._outputs(lines), exact, self.accident, self.unordered)
 
     def _placements(self, maker: Arguments, most: int) -> tuple[Placement, ...]:
         """Of two calls, which share memory in different ways where there is more than one way."""
@@ -121,6 +122,7 @@ class _Maker:
         except REFUSED:
             return False
         self.accident = self.accident or bool(watch.accidents)
+        self.unordered = self.unordered or bool(watch.unordered)
         if step.name is None:
             return True
         found = space[step.name]

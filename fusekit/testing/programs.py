@@ -14,6 +14,7 @@ import torch
 _NUMBERS = count()
 _MADE = re.compile(r"torch\.(tensor|arange)\(([^()]*)\)")
 NAMES = ("a", "b", "c", "d", "e", "f")
+MANY = 200  # elements that are still written out one by one
 SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0)
 
 
@@ -41,6 +42,15 @@ class Buffer:
             at = torch.randint(0, self.numel, (min(4, self.numel),), generator=generator)
             out[at] = odd[: len(at)]
         return out
+
+    def text(self) -> str:
+        """Python that makes the values; of many without specials, as they are drawn."""
+        if self.numel <= MANY or (self.is_special and self.dtype.is_floating_point):
+            return f"torch.tensor([{', '.join(map(_literal, self.values().tolist()))}], dtype={self.dtype})"
+        raw = f"torch.randint(-12, 13, ({self.numel},), generator=torch.Generator().manual_seed({self.seed}))"
+        if self.dtype == torch.bool:
+            return f"{raw} > 0"
+        return f"{raw}.to({self.dtype})" + (" / 4" if self.dtype.is_floating_point else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +97,8 @@ class Placement:
 
     def lines(self) -> list[str]:
         """Python that makes ``args``."""
-        lines = []
-        for k, buffer in enumerate(self.buffers):
-            values = ", ".join(map(_literal, buffer.values().tolist()))
-            lines.append(f"memory{k} = torch.tensor([{values}], dtype={buffer.dtype})")
+        seen = {view.buffer for view in self.arguments}
+        lines = [f"memory{k} = {buffer.text()}" for k, buffer in enumerate(self.buffers) if k in seen]
         names: list[str] = []
         for name, view in zip(NAMES, self.arguments, strict=False):
             names.append(name if view.twin is None else names[view.twin])
@@ -127,7 +135,8 @@ class RandomProgram:
     """A program with its arguments. Equal programs have equal arguments: everything follows from the data.
 
     ``placements``: the arguments of its calls, of the same shapes, strides and dtypes, sharing memory otherwise.
-    ``exact``: every op is exactly rounded, so bits can be compared. ``accident``: a result hangs on eager's loop order.
+    ``exact``: every op is exactly rounded, so bits can be compared. ``accident``: a result hangs on eager's loop order;
+    ``unordered``: one does on a GPU, where eager goes through a list of tensors at once.
     """
 
     placements: tuple[Placement, ...]
@@ -135,6 +144,7 @@ class RandomProgram:
     outputs: tuple[str, ...]
     exact: bool = True
     accident: bool = False
+    unordered: bool = False
 
     @property
     def arguments(self) -> tuple[View, ...]:

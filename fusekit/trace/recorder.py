@@ -266,6 +266,9 @@ class Recorder(TorchDispatchMode):
 
     def _restrided(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """The results with eager's strides: some fakes are made by formulas that make others."""
+        if func is aten.view.default and not out.numel() and out.shape == args[0].shape:  # eager leaves them alone
+            seen = args[0]
+            return self.run(aten.as_strided.default, (seen, seen.shape, seen.stride(), seen.storage_offset()), {})
         wanted = self.asking(lambda: strides_of(func, args, kwargs, self.room))
         found = list(tensors_in(out))
         if wanted is None or len(wanted) != len(found):

@@ -117,3 +117,54 @@ def test_tests_stay_as_long_as_something_hangs_on_them() -> None:
         return [memory[4:9], memory.as_strided((5,), (3,), 0), memory[7:12]]
 
     _check(fn, make)
+
+
+def test_two_nots_of_a_scalar_that_a_view_gives_a_dimension() -> None:
+    def fn(a):
+        t = a.unsqueeze(0).narrow(0, 0, 1)
+        a.logical_not_()
+        return t.logical_not_(), a
+
+    _check(fn, lambda: [torch.tensor(True)])
+
+
+def test_objects_at_one_place_are_not_one_object() -> None:
+    """cat refuses the very output among what it reads, even of no element; another tensor there it takes."""
+
+    def fn(a):
+        t = a.abs()
+        torch.cat([t[1:]], 0, out=t)
+        return t
+
+    _check(fn, lambda: [torch.empty(0, 4, dtype=torch.int64)])
+
+    def other(b):
+        t = b.detach().fill_(2)
+        torch.cat([b], 0, out=t)
+        return t
+
+    _check(other, lambda: [torch.arange(50, dtype=torch.int32).as_strided((5, 5), (2, 10), 1)])
+
+
+def test_a_view_of_no_element_keeps_its_strides() -> None:
+    def fn(a):
+        return a.view(-1).abs_().view(torch.uint8)
+
+    _check(fn, lambda: [torch.empty(0).as_strided((0,), (3,), 0)])
+
+
+def test_where_fresh_memory_begins_is_not_promised() -> None:
+    """diagonal_scatter copies the whole storage of its operand, offset and all; views of it lie as they do in eager."""
+
+    def fn(a):
+        t = torch.diagonal_scatter(a, a.diagonal() * 2)
+        return t.narrow(1, 1, 2).view(torch.int64), t
+
+    _check(fn, lambda: [torch.arange(20, dtype=torch.float64).as_strided((4, 3), (3, 1), 5)])
+
+
+def test_the_sign_of_a_zero_that_a_maximum_finds_is_not_promised() -> None:
+    def fn(b):
+        return torch.maximum(b.abs().neg(), b), torch.minimum(b, -b), b.clamp(min=0)
+
+    _check(fn, lambda: [torch.tensor([0.0, -0.0, 1.0])])

@@ -58,10 +58,6 @@ class Lines:
         found = [space.get("n") for space in self.spaces]
         return all(isinstance(n, int) and n < size for n in found)
 
-    def starts_its_storage(self, name: str) -> bool:
-        found = [space[name] for space in self.spaces]
-        return all(isinstance(t, torch.Tensor) and t.storage_offset() == 0 for t in found)
-
     def source(self, t: torch.Tensor) -> str | None:
         """A partner to be written over ``t``; a clone of it where eager's loop order might decide."""
         name = self.partner(t)

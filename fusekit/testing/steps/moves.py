@@ -21,20 +21,18 @@ def moving(b: Lines, name: str, t: torch.Tensor) -> str | None:
         f"{name}.tile((2,))",
     ]
     texts += [f"torch.nn.functional.pad({name}, ({c.number(-1, 2)}, {c.number(0, 2)}), value={c.pick(('0', '1'))})"] * 2
-    # A *_scatter op copies the whole storage of its operand, offset and all: no layout promises that offset.
-    whole = name if t.numel() and b.starts_its_storage(name) else f"{name}.clone()"
     if t.size(0):
         texts += [
-            f"torch.slice_scatter({whole}, {name}[:1] + 1, 0, 0, 1)"
+            f"torch.slice_scatter({name}, {name}[:1] + 1, 0, 0, 1)"
             if t.dtype != torch.bool
-            else f"torch.slice_scatter({whole}, {name}[:1], 0, 0, 1)"
+            else f"torch.slice_scatter({name}, {name}[:1], 0, 0, 1)"
         ]
         texts += [
-            f"torch.select_scatter({whole}, {name}[0], 0, {c.number(0, t.size(0) - 1)})",
+            f"torch.select_scatter({name}, {name}[0], 0, {c.number(0, t.size(0) - 1)})",
             f"torch.cat([{name}[1:], {name}[:1]], 0)",
         ]
     if t.dim() > 1:
-        texts += [f"{name}.tril()", f"{name}.triu(1)", f"torch.diagonal_scatter({whole}, {name}.diagonal() * 1)"]
+        texts += [f"{name}.tril()", f"{name}.triu(1)", f"torch.diagonal_scatter({name}, {name}.diagonal() * 1)"]
         texts += [
             f"{name}.transpose(0, -1).contiguous()",
             f"{name}.T.reshape(-1)" if t.dim() == 2 else f"{name}.mT.flatten()",

@@ -6,6 +6,7 @@ It has no icons without files: a fixed cell with a colour that nobody else uses 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from contextlib import AbstractContextManager
 from math import ceil
 from typing import TYPE_CHECKING
@@ -61,8 +62,9 @@ def to_dot(picture: Picture) -> str:
         _add(g, part)
     for row in picture.rows:
         _side_by_side(g, row)
+    cuts = {part.key for part in picture.parts if isinstance(part, Cut)}
     for number, edge in enumerate(picture.edges):
-        _add_edge(g, edge, number)
+        _add_edge(g, edge, number, cuts)
     return g.source
 
 
@@ -113,8 +115,10 @@ def _side_by_side(g: graphviz.Digraph, keys: tuple[str, ...]) -> None:
             row.node(dot_name(key))
 
 
-def _add_edge(g: graphviz.Digraph, edge: Edge, number: int) -> None:
+def _add_edge(g: graphviz.Digraph, edge: Edge, number: int, cuts: Set[str]) -> None:
+    """``cuts``: keys of double bars; an arrow meets the bars themselves, above their words, and goes on below these."""
     look = dict(EDGES[edge.look])
+    look |= ({"headport": "n"} if edge.head in cuts else {}) | ({"tailport": "s"} if edge.tail in cuts else {})
     if edge.headless:
         look["arrowhead"] = "none"
     if edge.weight != 1:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from fusekit.draw.orders import hazards, shown_orders
 from fusekit.draw.parts import Cut, Edge, Frame, Part, Picture, Record, Tab
 from fusekit.draw.program import input_capsules, last_row
 from fusekit.draw.traffic import traffic_text
-from fusekit.draw.words import bytes_text, plural, segment_text
+from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower.program import Snapshot
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Kernels = Mapping[NodeId, "Kernel"]
 RACES = 8  # rows of a record
+CROSS, LONG = "  ×  ", 60
 
 
 def segments_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> Picture:
@@ -83,7 +86,7 @@ def tab_of(graph: Graph, segment: NodeId, kernels: Kernels) -> Tab:
     if kernel is not None and kernel.copies:
         launches += f", {plural(kernel.copies, 'snapshot')}"
         copied = sum(s.last - s.first for s in kernel.program.body if isinstance(s, Snapshot))
-    word = "library" if scheduler == "extern" else scheduler
+    word = "library" if scheduler == "extern" else graph.segment(segment).by or scheduler
     return Tab(segment_text(segment), word, launches, traffic_text(graph, segment, copied))
 
 
@@ -160,7 +163,9 @@ def _cuts(graph: Graph, flow: Flow, notes: Notes) -> tuple[list[Cut], list[Edge]
         key = f"{first}|{then}|{tensor}"
         if key not in cuts:
             reasons = notes.reasons(first, then)
-            reason = _plain(reasons[0]) if reasons else f"{bytes_text(crossing[found].nbytes)} written, then read"
+            reason = (
+                _plain(graph, reasons[0]) if reasons else f"{bytes_text(crossing[found].nbytes)} written, then read"
+            )
             cuts[key] = Cut(key, key, reason, "\n".join([_crosses(graph, *found), *reasons]))
             edges.append(Edge(edge.tail, key, edge.look, headless=True))
         edges.append(Edge(key, edge.head, edge.look))
@@ -191,9 +196,10 @@ def _crossing(graph: Graph, flow: Flow, edge: Edge, known: object) -> tuple[Node
     return None
 
 
-def _plain(sentence: str) -> str:
-    """The reason without the name of the pass; the tooltip has both."""
-    return sentence.partition(": ")[2] or sentence
+def _plain(graph: Graph, sentence: str) -> str:
+    """The reason with blocks by letter, without the name of the pass and what would mend it; the tooltip has both."""
+    reason = (sentence.partition(": ")[2] or sentence).partition("; ")[0]
+    return re.sub(r"@\d+", lambda found: f"block {letter_of(graph, NodeId(found[0]))}", reason)
 
 
 # ---- race records -------------------------------------------------------------------------------------------------
@@ -204,12 +210,23 @@ def _records(graph: Graph, kernels: Kernels) -> Iterator[Record]:
         kernel = kernels.get(segment)
         rows = tuple(dict.fromkeys(_race_row(graph, race) for race in kernel.races)) if kernel is not None else ()
         if rows:
-            more = ((f"and {len(rows) - RACES} pairs more", ""),) if len(rows) > RACES else ()
-            yield Record(f"{segment}/races", segment, f"Race record of {segment_text(segment)}", rows[:RACES] + more)
+            short = rows if len(rows) <= RACES else tuple(_some(rows))
+            more = ((f"and {len(short) - RACES} rows more", ""),) if len(short) > RACES else ()
+            yield Record(f"{segment}/races", segment, f"Race record of {segment_text(segment)}", short[:RACES] + more)
+
+
+def _some(rows: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
+    """Of the pairs with one remedy one, and how many more there are; a long one takes two rows."""
+    count = Counter(about for _, about in rows)
+    for text, about in {about: (text, about) for text, about in reversed(rows)}.values():
+        load, cross, store = text.partition(CROSS)
+        yield from [(text, about)] if len(text) <= LONG else [(load, about), (f"{cross}{store}".strip(), "")]
+        if count[about] > 1:
+            yield f"and {plural(count[about] - 1, 'pair')} more", about
 
 
 def _race_row(graph: Graph, race: object) -> tuple[str, str]:
     load, store = race.load, race.store  # type: ignore[attr-defined]
     verdict, remedy = race.verdict.value, race.remedy  # type: ignore[attr-defined]
     about = verdict if verdict == "never" else f"{verdict}: {'free' if remedy in ('', 'none needed') else remedy}"
-    return f"load {access_text(graph, load)}  ×  store {access_text(graph, store)}", about
+    return f"load {access_text(graph, load)}{CROSS}store {access_text(graph, store)}", about

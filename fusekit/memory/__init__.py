@@ -17,6 +17,7 @@ from fusekit.memory.checks import (
 )
 from fusekit.memory.describe import describe
 from fusekit.memory.hull import hull
+from fusekit.memory.lists import Item, goes_at_once, rows_meet
 from fusekit.memory.overlap import Overlap, has_internal_overlap, meets, overlap, ranges_meet, shared_bytes
 from fusekit.memory.races import Remedies, race, remedies
 from fusekit.memory.relation import Kind, Relation, locate, nested, relate
@@ -24,6 +25,7 @@ from fusekit.memory.sharing import Sharing, sharing
 
 __all__ = [
     "Access",
+    "Item",
     "Kind",
     "Overlap",
     "Race",
@@ -36,6 +38,7 @@ __all__ = [
     "Verdict",
     "as_strided_error",
     "describe",
+    "goes_at_once",
     "has_internal_overlap",
     "hull",
     "is_dense",
@@ -52,6 +55,7 @@ __all__ = [
     "ranges_meet",
     "relate",
     "remedies",
+    "rows_meet",
     "shared_bytes",
     "sharing",
     "write_error",

@@ -5,41 +5,23 @@ A page only looks things up in it. Pictures are not part of it: they are many, a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from itertools import chain, groupby
 
 from fusekit.draw import VIEWS
-from fusekit.draw.words import bytes_text, letter_of, plural, shape_text
+from fusekit.draw.words import bytes_text, plural, shape_text
 from fusekit.errors import FusekitError
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, NodeId, kind_of
 from fusekit.ir import Graph, diff, print_graph
+from fusekit.lower.record import race_record
 from fusekit.notebook.cards import Seen, cards_of, title_of
 from fusekit.notebook.explored import Explored, Segment, Step
+from fusekit.notebook.pairs import Apart, Pair, apart, pairs
+from fusekit.notebook.said import Said, race_rows, rows
 from fusekit.notebook.source import Excerpt, Line, excerpts, ir_lines, kernel_lines, origins
-from fusekit.why import Explanation
 
-HAZARDS = frozenset({
-    "reads-after-write", "writes-after-read", "writes-after-write", "overlap-unknown", "must-follow", "flush-accident",
-    "flush-check", "flush-library-call",
-})  # fmt: skip
-MEMORY = frozenset({"share-memory", "returns-operand", "view-of", "disjoint-in-block", "alias-only", "only-views"})
 WORDS = ((SEGMENT, "segment"), (OP, "op"), (BLOCK, "block"), (ITERDOMAIN, "axis"), (TENSOR, "tensor"))
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """An explanation, or several of one sentence. ``kind``: hazard, memory or "" (how it is marked)."""
-
-    subject: tuple[NodeId, ...]
-    title: str
-    verdict: str
-    sentence: str
-    by: str
-    evidence: tuple[NodeId, ...]
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +56,15 @@ class StepShown:
     said: tuple[Said, ...]
     changes: tuple[Change, ...]
     text: tuple[Line, ...]
+    merges: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentShown:
-    """One segment in launch order, with its kernel's source where there is one; else ``note`` says what runs."""
+    """One segment in launch order, with its kernel's source where there is one; else ``note`` says what runs.
+
+    ``races``: the record of its kernel, which load meets which store and what protects it.
+    """
 
     id: NodeId
     title: str
@@ -86,12 +72,13 @@ class SegmentShown:
     note: str
     nodes: tuple[NodeId, ...]
     lines: tuple[Line, ...]
-    races: tuple[str, ...]
+    races: tuple[Said, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Everything that is shown of one exploration. ``summary``: (name, value, share of the bar or -1)."""
+    """Everything that is shown of one exploration. ``summary``: (name, value, share of the bar or -1); ``apart``: why
+    any two segments are two; ``decisions``: what ``what_if`` forced, in words."""
 
     program: str
     signature: str
@@ -101,25 +88,31 @@ class Document:
     summary: tuple[tuple[str, str, float], ...]
     nodes: dict[NodeId, tuple[Seen, ...]]
     problem: str = ""
+    apart: tuple[Apart, ...] = ()
+    decisions: tuple[str, ...] = ()
 
 
 def document(x: Explored) -> Document:
     """The document of an exploration. Compiles and runs nothing; what cannot be told stands in ``problem``."""
     graphs = tuple(step.graph for step in x.steps)
     from_lines = origins(graphs)
-    steps = tuple(_step(x.steps, k, tuple(from_lines)) for k in range(len(x.steps)))
     sources = excerpts(x.fn, from_lines)
     segments: tuple[SegmentShown, ...] = ()
     summary: tuple[tuple[str, str, float], ...] = ()
+    two: tuple[Apart, ...] = ()
     problem = ""
     try:
         segments = tuple(_segment(graphs[-1], segment) for segment in x.segments)
         summary = _summary(x)
+        two = tuple(apart(x, graphs[-1]))
     except FusekitError as error:
         problem = f"{type(error).__name__}: {error}"
-    decided = "".join(f", what if {one}" for one in getattr(x, "decisions", ()))
-    signature = _signature(x.name, graphs[0]) + decided
-    return Document(x.name, signature, sources, steps, segments, summary, cards_of(graphs), problem)
+    names = {segment.id: _short(segment.name) for segment in segments}
+    steps = tuple(_step(x.steps, k, tuple(from_lines), names) for k in range(len(x.steps)))
+    decisions = tuple(getattr(x, "decisions", ()))
+    signature = _signature(x.name, graphs[0]) + "".join(f", what if {one}" for one in decisions)
+    nodes = cards_of(graphs)
+    return Document(x.name, signature, sources, steps, segments, summary, nodes, problem, two, decisions)
 
 
 def plain(value: object) -> object:
@@ -143,7 +136,7 @@ def _signature(name: str, graph: Graph) -> str:
 # ---- steps --------------------------------------------------------------------------------------------------------
 
 
-def _step(steps: tuple[Step, ...], k: int, files: tuple[str, ...]) -> StepShown:
+def _step(steps: tuple[Step, ...], k: int, files: tuple[str, ...], names: Mapping[NodeId, str]) -> StepShown:
     step, before = steps[k], steps[k - 1].graph if k else None
     graph = step.graph
     changes = tuple(_changes(before, graph)) if before is not None else ()
@@ -157,9 +150,10 @@ def _step(steps: tuple[Step, ...], k: int, files: tuple[str, ...]) -> StepShown:
         views,
         "segments" if "segments" in views else "program",
         graph.ops(),
-        tuple(_said(step.explanations, graph, before)),
+        tuple(rows(step.explanations, graph, before)),
         changes,
         ir_lines(print_graph(graph, step.explanations), graph, files),
+        tuple(pairs(getattr(step, "merges", ()), steps[-1].graph, names)),
     )
 
 
@@ -177,8 +171,8 @@ def _changes(before: Graph, after: Graph) -> Iterator[Change]:
     ):
         yield from (Change(mark, (node,), title_of(graph, node)) for node in nodes)
     old, new = ({(a, b): order for a, b, order in graph.orderings()} for graph in (before, after))
-    for mark, pairs, other in (("added", new, old), ("removed", old, new)):
-        yield from (Change(mark, pair, " ".join(order.kinds)) for pair, order in pairs.items() if pair not in other)
+    for mark, these, other in (("added", new, old), ("removed", old, new)):
+        yield from (Change(mark, pair, " ".join(order.kinds)) for pair, order in these.items() if pair not in other)
 
 
 def _delta(before: Graph | None, graph: Graph, changes: tuple[Change, ...]) -> str:
@@ -201,47 +195,6 @@ def _plural(count: int, word: str) -> str:
     return f"{count} axes" if word == "axis" and count > 1 else plural(count, word)
 
 
-def _said(explanations: Iterable[Explanation], graph: Graph, before: Graph | None) -> Iterator[Said]:
-    """In the order in which it was said, but of each subject first what was done, then what was declined; one sentence
-    about several single nodes is told once."""
-    grouped: dict[tuple[object, ...], list[Explanation]] = {}
-    by_subject = (sorted(said, key=_is_declined) for _, said in groupby(explanations, lambda e: e.subject))
-    for place, e in enumerate(chain.from_iterable(by_subject)):
-        lone = len(e.subject) == 1
-        key = (e.verdict, str(e.reason), e.by, e.evidence) if lone else (place,)
-        grouped.setdefault(key, []).append(e)
-    for group in grouped.values():
-        first = group[0]
-        subject = tuple(dict.fromkeys(n for e in group for n in e.subject))
-        kind = "hazard" if first.reason.name in HAZARDS else "memory" if first.reason.name in MEMORY else ""
-        title = _titles(subject, graph, before)
-        sentence = _named_ops(str(first.reason), graph, before)
-        yield Said(subject, title, first.verdict, sentence, first.by, first.evidence, kind)
-
-
-def _is_declined(explanation: Explanation) -> bool:
-    return explanation.verdict == "declined"
-
-
-def _named_ops(sentence: str, graph: Graph, before: Graph | None) -> str:
-    """``^1`` in a sentence with its name before it."""
-
-    def named(found: re.Match[str]) -> str:
-        return _titles((NodeId(found[0]),), graph, before)
-
-    return re.sub(r"\^\w[\w.]*\w|\^\w", named, sentence)
-
-
-def _titles(nodes: tuple[NodeId, ...], graph: Graph, before: Graph | None) -> str:
-    names = []
-    for node in nodes[:6]:
-        home = graph if node in graph else before
-        name = title_of(home, node) if home is not None and node in home else node
-        names.append(name if name == node or kind_of(node) == SEGMENT else f"{name} {node}")
-    more = f" and {len(nodes) - 6} more" if len(nodes) > 6 else ""
-    return ", ".join(names) + more
-
-
 # ---- segments and summary -----------------------------------------------------------------------------------------
 
 
@@ -251,7 +204,13 @@ def _segment(graph: Graph, segment: Segment) -> SegmentShown:
         return SegmentShown(segment.id, title, _runs(graph, segment), _note(segment), segment.ops, (), ())
     lines = kernel_lines(kernel.source, dict(kernel.lines))
     space = f"{segment.scheduler} over {shape_text(segment.space)}"
-    return SegmentShown(segment.id, title, kernel.name, space, segment.ops, lines, tuple(_races(graph, segment)))
+    races = tuple(race_rows(race_record(graph, segment.id, kernel.races), graph))
+    return SegmentShown(segment.id, title, kernel.name, space, segment.ops, lines, races)
+
+
+def _short(name: str) -> str:
+    """``exp_sum`` of the kernel ``fk_exp_sum``, ``mm`` of ``aten.mm.default``."""
+    return name.split(".")[1] if name.count(".") == 2 else name.removeprefix("fk_")
 
 
 def _runs(graph: Graph, segment: Segment) -> str:
@@ -265,16 +224,6 @@ def _note(segment: Segment) -> str:
         return f"no kernel: {segment.refused}"
     words = {"alias": "only views of what is there: nothing is launched", "extern": "a library call: no source is made"}
     return words.get(segment.scheduler, "no kernel")
-
-
-def _races(graph: Graph, segment: Segment) -> Iterator[str]:
-    """One row for each verdict on a block: how many pairs, and the remedy."""
-    count: Counter[tuple[str, str, str]] = Counter()
-    for race in segment.kernel.races if segment.kernel else ():
-        remedy = race.remedy if race.remedy not in ("", "none needed") else "no remedy needed"
-        count[letter_of(graph, NodeId(str(race.load.block))), race.verdict.value, remedy] += 1
-    for (block, verdict, remedy), pairs in count.items():
-        yield f"block {block}, {plural(pairs, 'pair')} of a load and a store: {verdict}; {remedy}"
 
 
 def _summary(x: Explored) -> tuple[tuple[str, str, float], ...]:

@@ -95,5 +95,4 @@ def _name(node: NodeId, graph: Graph, names: Mapping[NodeId, str]) -> str:
         return node
     if graph.op(node).target != "fk.store":
         return title_of(graph, node)
-    value = graph.operands(node)[-1]
-    return f"{title_of(graph, value)} {node}"
+    return f"{title_of(graph, graph.producer(graph.operands(node)[0]))} {node}"

@@ -24,7 +24,9 @@ MEMORY = frozenset({
     "needed-in-its-shape", "sink-divides", "stored-once", "taken-from-memory", "merge-gap", "merge-expanded",
     "split-expanded", "split-remainder", "order-differs", "not-expandable",
 })  # fmt: skip
+REFUSED = "refused-by"
 MOST_NAMES = 6
+MOST_ALIKE = 2  # pairs of a load and a store that one remedy protects
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +44,33 @@ class Said:
 
 def rows(explanations: Iterable[Explanation], graph: Graph, before: Graph | None = None) -> Iterator[Said]:
     """In the order in which it was said, but of each subject first what was done, then what was declined; one sentence
-    about several single nodes is told once."""
+    about several single nodes is told once, and so are all schedulers that refuse one segment."""
     grouped: dict[tuple[object, ...], list[Explanation]] = {}
     by_subject = (sorted(said, key=_is_declined) for _, said in groupby(explanations, lambda e: e.subject))
     for place, e in enumerate(chain.from_iterable(by_subject)):
-        lone = len(e.subject) == 1
+        lone, refused = len(e.subject) == 1, e.reason.name == REFUSED
         key = (e.verdict, str(e.reason), e.by, e.evidence) if lone else (place,)
+        key = (REFUSED, e.subject, e.by) if refused else key
         grouped.setdefault(key, []).append(e)
     for group in grouped.values():
         first = group[0]
         subject = tuple(dict.fromkeys(n for e in group for n in e.subject))
         title = titles(subject, graph, before)
-        sentence = sentence_of(first.reason, graph, before)
+        sentence = "\n".join(dict.fromkeys(sentence_of(e.reason, graph, before) for e in group))
         yield Said(subject, title, first.verdict, sentence, first.by, first.evidence, kind_of_reason(first.reason))
+
+
+def race_rows(record: Iterable[Explanation], graph: Graph) -> Iterator[Said]:
+    """The race record of a kernel; of many pairs with one remedy the first few, and how many more there are."""
+    alike: dict[tuple[object, ...], list[Explanation]] = {}
+    for e in record:
+        remedy = dict(e.reason.facts).get("remedy", "")
+        alike.setdefault((e.verdict, e.reason.name, remedy), []).append(e)
+    for group in alike.values():
+        yield from rows(group[:MOST_ALIKE], graph)
+        if len(group) > MOST_ALIKE:
+            e, words = group[0], f"and {len(group) - MOST_ALIKE} more alike"
+            yield Said(e.subject, titles(e.subject, graph), e.verdict, words, e.by, (), "hazard")
 
 
 def kind_of_reason(reason: Reason) -> str:

@@ -120,6 +120,20 @@ def select(state: State, document: Document, nodes: Iterable[str]) -> State:
     return replace(state, selected=chosen, event=-1, segment=segment)
 
 
+def toggle(state: State, document: Document, node: str) -> State:
+    """One node more selected, or one less."""
+    chosen = tuple(n for n in state.selected if n != node)
+    return select(state, document, chosen if node in state.selected else (*chosen, node))
+
+
+def pair(state: State, document: Document) -> tuple[NodeId, NodeId] | None:
+    """The two segments, in launch order, that a selection of several nodes lies in; None: one, or more than two."""
+    if len(state.selected) < 2:
+        return None
+    found = tuple(s.id for s in document.segments if any(n == s.id or n in s.nodes for n in state.selected))
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
 def walk(state: State, document: Document, by: int) -> State:
     """Select the op ``by`` further in program order; from nothing, the first or the last."""
     ops = current(state, document).ops
@@ -230,7 +244,7 @@ def _int(value: object, default: int) -> int:
 
 
 MOVES: dict[str, Callable[..., State]] = {
-    "go": go, "forward": forward, "back": back, "event": event, "select": select, "walk": walk, "clear": clear,
-    "markChanges": mark_changes, "chooseView": choose_view, "chooseSegment": choose_segment, "choosePane": choose_pane,
-    "hideUnchanged": hide_unchanged, "search": search,
+    "go": go, "forward": forward, "back": back, "event": event, "select": select, "toggle": toggle, "walk": walk,
+    "clear": clear, "markChanges": mark_changes, "chooseView": choose_view, "chooseSegment": choose_segment,
+    "choosePane": choose_pane, "hideUnchanged": hide_unchanged, "search": search,
 }  # fmt: skip

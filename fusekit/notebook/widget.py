@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anywidget
@@ -15,13 +16,15 @@ from fusekit.notebook.explored import Explored
 from fusekit.notebook.page import script, stylesheet
 from fusekit.notebook.report import picture, picture_key
 from fusekit.notebook.state import Result, State, arrived, moved, picture_of, start, where
+from fusekit.notebook.wishes import Branch, Told, back, decided, wished
 
 
 class Stepper(anywidget.AnyWidget):
     """Steps through an exploration. ``stepper.state`` says where it stands; ``stepper.show(...)`` moves it.
 
-    ``document``, ``first`` (the first picture) and ``results`` are written here, ``where`` by both sides. Messages of
-    the page are ``{"ask": "picture", "step", "view", "since"}``, ``{"ask": "check"}`` and ``{"ask": "run"}``.
+    ``document``, ``first`` (the first picture), ``results`` and ``told`` (what came of the last what-if) are written
+    here, ``where`` by both sides. Messages of the page are ``{"ask": "picture", "step", "view", "since"}``,
+    ``{"ask": "check"}``, ``{"ask": "run"}``, ``{"ask": "what if", "wish", "nodes"}`` and ``{"ask": "back"}``.
     """
 
     _esm = script()
@@ -30,9 +33,11 @@ class Stepper(anywidget.AnyWidget):
     first = traitlets.Dict().tag(sync=True)
     where = traitlets.Dict().tag(sync=True)
     results = traitlets.Dict().tag(sync=True)
+    told = traitlets.Dict().tag(sync=True)
 
     def __init__(self, x: Explored, **wanted: object) -> None:
         self._x = x
+        self._branch = Branch(x, x)
         self._shown = document(x)
         self._drawn: dict[str, str] = {}
         self._state = moved(start(self._shown), self._shown, _named(self._shown, wanted))
@@ -41,6 +46,7 @@ class Stepper(anywidget.AnyWidget):
             first=self._first(),
             where=where(self._state),
             results=_results(self._state),
+            told=plain(self._branch.told),
         )
         self.observe(self._page_moved, "where")
         self.on_msg(self._answer)
@@ -61,6 +67,15 @@ class Stepper(anywidget.AnyWidget):
     def run(self) -> Result:
         """Run the kernels on clones, and show what came of it."""
         return self._act("run")
+
+    def what_if(self, **decisions: object) -> Told:
+        """Show the exploration with decisions forced, on top of those in force; an error is told, not raised."""
+        self.told = plain(replace(self._branch.told, status="running"))
+        return self._show_branch(wished(self._branch, decisions))
+
+    def back(self) -> Told:
+        """Show the first exploration again."""
+        return self._show_branch(back(self._branch))
 
     def svg(self, step: int, view: str, since: bool) -> str:
         """A picture, drawn the first time that it is asked for."""
@@ -84,12 +99,32 @@ class Stepper(anywidget.AnyWidget):
                     self.send({"picture": picture_key(step, view, since), "svg": self.svg(step, view, since)})
             case {"ask": "check" | "run" as what}:
                 self._act(what)
+            case {"ask": "what if"} if (decisions := decided(content)) is not None:
+                self.what_if(**decisions)
+            case {"ask": "back"}:
+                self.back()
 
     def _act(self, what: str) -> Result:
         self._set(arrived(self._state, what, Result("running")))
         result = actions.check(self._x) if what == "check" else actions.run(self._x)
         self._set(arrived(self._state, what, result))
         return result
+
+    def _show_branch(self, branch: Branch) -> Told:
+        """Another exploration in the same place: the step of the same name, the same view, nothing selected."""
+        is_other, self._branch = branch.now is not self._x, branch
+        if is_other:
+            name, at = self._shown.steps[self._state.step].name, self._state
+            self._x, self._shown, self._drawn = branch.now, document(branch.now), {}
+            names = [step.name for step in self._shown.steps]
+            asked = {"step": names.index(name) if name in names else len(names) - 1, "view": at.view, "pane": at.pane}
+            self._state = moved(start(self._shown), self._shown, asked | {"quiet": at.quiet})
+        with self.hold_sync():
+            if is_other:
+                self.document, self.first = plain(self._shown), self._first()
+            self.told = plain(branch.told)
+            self._set(self._state)
+        return branch.told
 
     def _set(self, state: State) -> None:
         self._state = state

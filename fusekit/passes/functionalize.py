@@ -19,7 +19,7 @@ from typing import ClassVar
 from fusekit import dtypes, ops
 from fusekit.ids import NodeId
 from fusekit.ir import FUNCTIONAL, INPUT, PROGRAM, RETURN, Graph, Invariant, Layout, Operand, PassResult, is_tuple
-from fusekit.memory import meets, nested
+from fusekit.memory import Item, goes_at_once, meets, nested, rows_meet
 from fusekit.ops.extern import raises_on_data
 from fusekit.passes import cost
 from fusekit.passes.base import is_metadata, is_view, tensors_of
@@ -148,6 +148,8 @@ class _Walk:
         is_one_value = name in ("fill_", "zero_")
         if not all(_is_writable(call.layout(t), is_one_value) for t in targets):
             return Reason.of("flush-accident")
+        if name.startswith("_foreach_") and self._is_unordered(call):
+            return Reason.of("flush-accident")
         whole = DECOMPOSITIONS.get(call.op.target.removeprefix("aten.")) if self.options.reduce else None
         if rule := RULES.get(name) or whole:
             found = rule(call) if not call.op.target.endswith("out") else None
@@ -210,6 +212,17 @@ class _Walk:
             and meets(call.layout(t), region) is not False
             for t in reads
         )
+
+    def _is_unordered(self, call: Call) -> bool:
+        """Does an op on lists write, on a device that goes through the rows at once, what another row touches?"""
+        items: list[Item] = []
+        for value in call.op.args:
+            for row, one in enumerate(value) if is_tuple(value) else ((-1, value),):
+                if isinstance(one, Operand):
+                    tensor = call.operands[one.position]
+                    items.append(Item(row, call.block(tensor), call.layout(tensor), one.position in call.op.writes))
+        written = (self.graph.block(call.block(call.operands[w])).device for w in call.op.writes)
+        return any(map(goes_at_once, written)) and rows_meet(items)
 
     def _perform(self, write: Write) -> None:
         """All flushes of a write are decided before its operands are read: else an earlier read goes stale."""

@@ -202,14 +202,14 @@ def _aliases(eager: Outcome, ours: Outcome) -> list[Row]:
 def _offsets(eager: Outcome, ours: Outcome, group: frozenset[str]) -> Iterator[Row]:
     """Where in the memory that it shares each output begins, in bytes.
 
-    Some of eager's ops copy the whole storage of an operand: fresh memory may also begin with the first output.
+    Some of eager's ops copy the whole storage of an operand: fresh memory may have less in front of all outputs.
     """
     outputs = [dict(outcome.outputs) for outcome in (eager, ours)]
     paths = sorted(name for name in group if all(name in found for found in outputs) and outputs[0][name].numel())
     starts = [[found[path].storage_offset() * found[path].element_size() for path in paths] for found in outputs]
     is_fresh = group.isdisjoint(name for name, _ in eager.tensors)
     first, other = (min(found, default=0) for found in starts)
-    left_out = first if is_fresh and first != other else 0
+    left_out = max(first - other, 0) if is_fresh else 0
     for path, want, got in zip(paths, *starts, strict=True):
         yield _fact(f"offset of {path}", want - left_out, got)
 

@@ -36,7 +36,7 @@ def interpret(
     LayoutMismatch where torch answers with other tensors than the graph says.
     """
     numbers = tuple(numbers) or tuple(number.example for number in graph.numbers())
-    run = Run(graph, tensors, numbers, leaves)
+    run = Run(graph, tensors, numbers, leaves, program=program)
     for op in graph.ops():
         run.step(op)
     return run.finish(program)
@@ -55,8 +55,9 @@ class Run:
         numbers: Sequence[Scalar],
         leaves: Leaves,
         memory: Memory | None = None,
+        program: Graph | None = None,
     ):
-        self.graph, self.numbers, self.leaves = graph, numbers, leaves
+        self.graph, self.numbers, self.leaves, self.program = graph, numbers, leaves, program
         self.memory = memory or Memory(Blocks.of(graph), tensors, numbers)
         self.blocks = self.memory.blocks
         self.values: dict[NodeId, torch.Tensor] = {}
@@ -90,7 +91,7 @@ class Run:
 
     def _place(self, node: NodeId) -> Place:
         if node not in self._places:
-            self._places[node] = place_of(self.graph, self.blocks.number, node)
+            self._places[node] = place_of(self.graph, self.blocks.number, node, self.program)
         return self._places[node]
 
     def _operands(self, op: NodeId) -> list[torch.Tensor]:

@@ -98,11 +98,13 @@ def _payload(graph: Graph, block: NodeId) -> Block:
     return payload
 
 
-def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId) -> Place:
-    """The place of a tensor of the graph, by block number."""
+def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId, program: Graph | None = None) -> Place:
+    """The place of a tensor of the graph, by block number. ``program``: the graph as recorded, where the ops that tell
+    which input a tensor is a view of are still there."""
     block = graph.block_of(tensor)
     assert block is not None, f"{tensor} is a value and has no place"
-    home = None if _payload(graph, block).kind == "fresh" else _home(graph, tensor)
+    told = program if program is not None and tensor in program else graph
+    home = None if _payload(graph, block).kind == "fresh" else _home(told, tensor)
     return prepare(number[block], graph.layout(tensor))._replace(home=home)
 
 

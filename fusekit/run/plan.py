@@ -113,7 +113,7 @@ def make_plan(
     _refuse_unsegmented(graph)
     blocks = Blocks.of(graph)
     ending = Ending.of(graph, blocks, program)
-    maker = _Maker(graph, blocks)
+    maker = _Maker(graph, blocks, program)
     counts = [0, 0, 0]
     steps: list[Step] = []
     owners: list[NodeId] = []
@@ -151,8 +151,8 @@ def _refuse_unsegmented(graph: Graph) -> None:
 class _Maker:
     """Steps of segments."""
 
-    def __init__(self, graph: Graph, blocks: Blocks):
-        self.graph, self.blocks = graph, blocks
+    def __init__(self, graph: Graph, blocks: Blocks, program: Graph | None = None):
+        self.graph, self.blocks, self.program = graph, blocks, program
 
     def launch(self, kernel: K, compile: Callable[[K], Callable[..., int | None]], dying: Sequence[int]) -> Launch:
         """The compiled kernel with the addresses and numbers that it takes."""
@@ -188,7 +188,8 @@ class _Maker:
     def call(self, op: NodeId) -> Step:
         """A library call: the exact overload on real memory."""
         call = caller(self.graph.op(op))
-        operands = tuple((t, place_of(self.graph, self.blocks.number, t)) for t in self.graph.operands(op))
+        graph, number = self.graph, self.blocks.number
+        operands = tuple((t, place_of(graph, number, t, self.program)) for t in graph.operands(op))
         results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
         read = [is_read(self.graph, t) for t in self.graph.results(op)]
         payload = self.graph.op(op)

@@ -302,14 +302,15 @@ def _program(
     now: dict[int, Place] = dict(recorder.first)
     calls: list[Call] = []
     starts: list[int] = []
+    rooms = recorder.rooms()
     for call in recorder.calls:
         starts.append(len(calls))
-        for single in expanded(call, now):
+        for single in expanded(call, now, rooms):
             calls.append(single)
             now.update(zip(single.results, single.places, strict=True))
     first = {number: recorder.first[number] for number, _, _ in rows}
     starts.append(len(calls))
-    return Program(tuple(calls), first, now, recorder.rooms(), tuple(rows), results, name), starts
+    return Program(tuple(calls), first, now, rooms, tuple(rows), results, name), starts
 
 
 def _outputs(results: tuple[Any, ...]) -> tuple[Output, ...]:

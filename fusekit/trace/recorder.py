@@ -269,6 +269,9 @@ class Recorder(TorchDispatchMode):
         if func is aten.view.default and not out.numel() and out.shape == args[0].shape:  # eager leaves them alone
             seen = args[0]
             return self.run(aten.as_strided.default, (seen, seen.shape, seen.stride(), seen.storage_offset()), {})
+        # Stand-ins of select_scatter and the like have their operand's offset, unless the stand-ins' cache answers.
+        if base_name(func).endswith("_scatter") and out.storage_offset():
+            out = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)
         wanted = self.asking(lambda: strides_of(func, args, kwargs, self.room))
         found = list(tensors_in(out))
         if wanted is None or len(wanted) != len(found):

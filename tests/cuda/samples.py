@@ -111,7 +111,7 @@ SHAPES: dict[str, tuple[Callable[..., object], Shapes]] = {
     "transposed_add": (transposed_add, ((64, 64), (64, 64))),
     "cat_of_slices": (cat_of_slices, ((6, 9), (6, 9))),
     "overlay": (overlay, ((5, 8),)),
-    "shifted": (shifted, ((5, 8),)),
+    "shifted": (shifted, ((50, 80),)),  # more than one block
     "maxima": (maxima, ((4, 300),)),
     "take": (take, ((20, 16), (-7,))),
 }

@@ -17,8 +17,10 @@ from fusekit.run.cuda.standins import NAMES
 CAPABILITIES = ((8, 0), (9, 0))
 FLOATS = ("f32", "f64")
 EXCHANGED = ("f32", "f64", "i32", "i64")
-LIFTED = {"add_rn": 2, "sub_rn": 2, "mul_rn": 2, "div_rn": 2, "sqrt_rn": 1, "fma": 3}
-APPROXIMATE = ("exp2_approx", "log2_approx", "rcp_approx", "rsqrt_approx", "tanh_approx")
+LIFTED = {"add_rn": 2, "mul_rn": 2, "sqrt_rn": 1, "fma": 3}
+TABLE = ("exp", "log", "tanh", "erf")
+ORDER = ("maximum", "minimum", "clamp_min", "clamp_max", "fmax", "fmin")
+APPROXIMATE = ("exp2_approx", "rcp_approx")
 
 
 def kernel(lines: Iterable[str], threads: int = 64) -> str:
@@ -32,9 +34,24 @@ def memory_lines(name: str) -> list[str]:
         tail = f"{name}x{count}" if count > 1 else name
         lines += [f"store_{tail}(y, i * {count}, load_{tail}(x, i * {count}))"]
         lines += [f"store_shared_{tail}(s, thread_x() * {count}, load_shared_{tail}(s, n * {count}))"]
-        if count > 1:
-            lines += [f"store_lanes_{tail}(y, i, load_{tail}(x, n * {count}), n, 3)"]
     return ["s = shared_memory(4096)", *lines]
+
+
+def guarded_lines(name: str) -> list[str]:
+    """Accesses of which some lanes are left out, or whose words are not unpacked."""
+    lines = ["s = shared_memory(4096)"]
+    for count in (1, *lane_counts(name)):
+        tail, some = f"{name}x{count}" if count > 1 else name, f"load_boolx{count}(x, i * {count})"
+        lines += [f"v = load_{tail}(x, n)"]
+        if name == "bf16":
+            lines += [f"store_exact_{tail}(y, i * {count}, v)", f"store_shared_exact_{tail}(s, 0, v)"]
+        if count > 1:
+            words = ("", "exact_") if name == "bf16" else ("",)
+            lines += [f"store_masked_{word}{tail}(y, i * {count}, v, {some})" for word in words]
+            lines += [f"store_{tail}(y, i * {count}, load_within_{tail}(x, n, i, n))"]
+        if count > 1 and name in HALVES:
+            lines += [f"store_{tail}(y, i, unpack_lanes_{name}(load_packed_{tail}(x, i)))"]
+    return lines
 
 
 def float_lines(name: str) -> list[str]:
@@ -44,12 +61,16 @@ def float_lines(name: str) -> list[str]:
         lines += [f"store_{name}(y, i, {word}({', '.join([load] * operands)}))"]
         lines += [f"store_{name}x2(y, i * 2, {word}({', '.join([pair, load, pair][:operands])}))"]
     lines += [f"store_{name}(y, i, {word}_lanes({pair}))" for word in ("sum", "prod", "max", "min")]
-    return [*lines, f"store_{name}x2(y, i * 2, keep_lanes({pair}, n, n + 1, {load}))"]
+    return lines
+
+
+def order_lines(name: str) -> list[str]:
+    return [f"store_{name}(y, i, {word}(load_{name}(x, i), load_{name}(x, n)))" for word in ORDER]
 
 
 def exchange_lines(name: str) -> list[str]:
     load, pair = f"load_{name}(x, i)", f"load_{name}x2(x, i * 2)"
-    lines = [f"store_{name}(y, i, {word}({load}, 3))" for word in ("shuffle", "shuffle_down", "shuffle_xor")]
+    lines = [f"store_{name}(y, i, shuffle_xor({load}, 3))"]
     for word in ("sum", "prod", "max", "min"):
         lines += [f"store_{name}(y, i, warp_{word}({load}, 8))", f"store_{name}(y, i, block_{word}({load}, s, 64))"]
         lines += [f"store_{name}x2(y, i * 2, block_{word}({pair}, s, 64))", "sync_threads()"]
@@ -60,29 +81,40 @@ def other_lines() -> list[str]:
     places = [f"{word}_{axis}()" for word in ("thread", "block", "grid") for axis in "xyz"]
     lines = [f"store_i64(y, i, {' + '.join(places)} + div_u32(n, i) + mod_u32(n, i))"]
     lines += [f"store_f32(y, i, {word}(load_f32(x, i)))" for word in (*APPROXIMATE, "to_bf16", "to_f16")]
-    lines += [f"store_f32(y, i, {word}_f32(load_f32(x, i)))" for word in ("exp", "log", "tanh", "erf")]
+    lines += [f"store_f32(y, i, {word}_f32(load_f32(x, i)))" for word in TABLE]
     lines += [f"store_f32x{n}(y, i * {n}, repeat_lanes(load_f32(x, i), {n}))" for n in (2, 4)]
     for name in HALVES:
         for again in ("", "_again"):
             unpacked = f"unpack_lanes_{name}{again}(load_i32x4(x, i * 4))"
             lines += [f"store_i32x4(y, i * 4, pack_lanes_{name}({unpacked}))"]
-    lines += ["s = shared_memory(4)", "sync_device()", "store_i64(y, i, take_ticket(x, n))"]
-    return [*lines, "if last_block(x, s, n):", "    store_i64(y, i, n)"]
+    lines += ["s = shared_memory(4)"]
+    lines += ["sync_grid(x, n)", "if last_block(x, s, n):", "    store_i64(y, i, n)"]
+    return [*lines, "if n < 0:", "    stop()"]
 
 
 TEXTS = {f"memory-{name}": kernel(memory_lines(name)) for name in WIDTHS}
+TEXTS |= {f"guarded-{name}": kernel(guarded_lines(name)) for name in WIDTHS}
 TEXTS |= {f"float-{name}": kernel(float_lines(name)) for name in FLOATS}
 TEXTS |= {f"exchange-{name}": kernel(exchange_lines(name)) for name in EXCHANGED}
+TEXTS |= {f"order-{name}": kernel(order_lines(name)) for name in WIDTHS if name not in (*HALVES, "bool")}
 TEXTS["other"] = kernel(other_lines())
+TEXTS["trig"] = kernel([f"store_f32(y, i, {word}_f32(load_f32(x, i)))" for word in ("sin", "cos")])
 
 
 @pytest.mark.parametrize("cc", CAPABILITIES, ids=("sm_80", "sm_90"))
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_intrinsic_compiles_and_assembles(text: str, cc: tuple[int, int]):
     made = assemble(compile_ptx(TEXTS[text], "kernel", ("address", "address", "int"), cc, threads=64))
-    assert not made.uses_local
-    if text.startswith("memory"):  # the widest vector is read twice and written once, each time in one access
-        assert (made.accesses["ld", "global", 16], made.accesses["st", "global", 16]) == (2, 1)
+    assert made.uses_local == (text == "trig")  # libdevice's keep an array for arguments that are large
+    if text.startswith("memory"):  # the widest vector is read and written in one access each
+        assert (made.accesses["ld", "global", 16], made.accesses["st", "global", 16]) == (1, 1)
+
+
+def test_zeros_are_ordered_as_eager_orders_them_on_a_gpu():
+    """max.f32 takes -0 for less than 0. NaN is chosen by itself, which keeps its bits."""
+    for name in FLOATS:
+        made = compile_ptx(TEXTS[f"order-{name}"], "kernel", ("address", "address", "int"), (9, 0), threads=64).text
+        assert (made.count(f"max.{name}"), made.count(f"min.{name}")) == (3, 3) and "NaN" not in made
 
 
 @pytest.mark.parametrize("word", ["warp_sum(load_f32(x, i), {})", "block_sum(load_f32(x, i), s, {})"])
@@ -129,7 +161,8 @@ def test_stand_ins_read_and_write_what_numpy_does(name: str):
     assert np.array_equal(np.array(lanes, kind), wanted.astype(kind))
     NAMES[f"store_{name}x{count}"](start, 0, lanes)
     assert np.array_equal(view[:count], wanted)
-    NAMES[f"store_lanes_{name}x{count}"](start, 2 * count, lanes, 1, count)
+    mask = tuple(k > 0 for k in range(count))
+    NAMES[f"store_masked_{name}x{count}"](start, 2 * count, lanes, mask)
     assert np.array_equal(view[2 * count + 1 : 3 * count], wanted[1:])
 
 
@@ -156,7 +189,6 @@ def test_stand_ins_of_arithmetic():
     assert NAMES["fma"](a, b, -(a * b)) != 0  # one rounding, which the product alone has already
     assert np.isnan(NAMES["max_nan"](nan, b)) and np.isnan(NAMES["min_nan"](b, nan))
     assert NAMES["sum_lanes"]((a, b, a)) == (a + b) + a
-    assert NAMES["keep_lanes"]((a, b, a, b), 1, 3, nan)[1:3] == (b, a)
     assert NAMES["each_lane"](lambda x, y: (x + y, x), ((a, b), a)) == ((a + a, b + a), (a, b))
 
 

@@ -2,14 +2,20 @@
 
 import dataclasses
 import json
+from itertools import combinations
 
 import pytest
+import torch
 
 from fusekit.errors import BackendUnavailable
+from fusekit.exploration import explore
 from fusekit.ids import NodeId
 from fusekit.notebook import document
 from fusekit.notebook.document import plain
+from fusekit.notebook.pairs import END_IN_A_CHANGE, OWN_CHANGES
+from fusekit.notebook.said import HAZARDS, MEMORY
 from fusekit.notebook.source import excerpts, python_runs, short_path
+from fusekit.why import SENTENCES
 from tests.notebook.samples import aliased, several
 
 
@@ -79,6 +85,58 @@ def test_a_library_call_says_that_it_has_no_source():
     calls = [s for s in shown.segments if not s.lines]
     assert calls and all(s.note for s in calls)
     assert any("aten" in s.name for s in calls)
+
+
+def test_the_merge_log_is_told_row_by_row(shown):
+    for step, told in zip(aliased().steps, shown.steps, strict=True):
+        assert len(step.merges) == len(told.merges)
+        for trial, row in zip(step.merges, told.merges, strict=True):
+            assert row.verdict == trial.verdict and row.asked == trial.asked_lines and " + " in row.title
+            assert set(row.nodes) <= {*trial.first, *trial.second} and set(row.nodes) <= set(shown.nodes)
+    (row,) = next(s.merges for s in shown.steps if s.name == "segment")
+    assert row.title == "overlay ^store + mul ^store.1" and row.verdict == "merged" and row.saved == "80 B"
+
+
+def test_any_two_segments_say_why_they_are_two():
+    x = several()
+    shown = document(x)
+    ids = [s.id for s in shown.segments]
+    assert [(a.first, a.second) for a in shown.apart] == list(combinations(ids, 2))
+    told = next(a for a in shown.apart)
+    assert told.sentence == "mm is a library call, which no kernel takes in" and "in place of" in told.change
+    for one in shown.apart:
+        assert one.sentence in str(x.why(one.first, one.second)[0].reason) and "; " not in one.change
+
+
+def test_a_change_stands_apart_from_its_reason():
+    x = explore(lambda a, b: (a.exp(), b.sin()), torch.ones(3, 5), torch.ones(7))
+    (told,) = document(x).apart
+    assert told.sentence.startswith("iteration spaces differ ([3, 5] against [7])")
+    assert told.change == "one shape, or a tensor that both read, would join them"
+
+
+def test_the_race_record_has_the_words_of_why(shown):
+    x = aliased()
+    (segment,) = (s for s in shown.segments if s.lines)
+    assert [r.sentence for r in segment.races] == [str(e.reason) for e in x.why(segment.id) if e.by == "lower"]
+    assert {r.kind for r in segment.races} == {"hazard"}
+
+
+def test_many_pairs_with_one_remedy_are_few_rows():
+    x = explore(lambda a: a.copy_(a.flip(0) + a.t()), torch.rand(65, 65))
+    (segment,) = document(x).segments
+    record = [e for e in x.why(segment.id) if e.by == "lower"]
+    assert len(record) > 60 and len(segment.races) < 20
+    assert any("more alike" in row.sentence for row in segment.races)
+
+
+def test_schedulers_that_refuse_are_one_row(shown):
+    refused = [one for one in shown.steps[-1].said if one.sentence.startswith("not ")]
+    assert len(refused) == len({one.subject for one in refused}) and "\nnot " in refused[0].sentence
+
+
+def test_marks_are_of_reasons_that_exist():
+    assert set(SENTENCES) >= HAZARDS | MEMORY | END_IN_A_CHANGE | set(OWN_CHANGES) and not HAZARDS & MEMORY
 
 
 def test_cards_follow_a_node_through_the_steps(shown):

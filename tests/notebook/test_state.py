@@ -83,6 +83,24 @@ def test_a_selected_op_shows_its_kernel():
     assert state.select(State(step=len(doc.steps) - 1), doc, [op]).segment == k
 
 
+def test_a_second_node_is_selected_beside_the_first_and_taken_out_again(doc):
+    at = state.toggle(state.select(State(), doc, ["^1"]), doc, "^2")
+    assert at.selected == ("^1", "^2")
+    assert state.toggle(at, doc, "^1").selected == ("^2",)
+    assert state.toggle(at, doc, "^none") == at
+
+
+def test_two_selected_segments_are_a_pair():
+    doc = document(several())
+    first, second = (s.id for s in doc.segments[:2])
+    at = state.select(State(), doc, [second, first])
+    assert state.pair(at, doc) == (first, second), "in launch order, however they were selected"
+    ops = state.select(State(), doc, [doc.segments[0].nodes[0], doc.segments[1].nodes[-1]])
+    assert state.pair(ops, doc) == (first, second), "ops stand for their segments"
+    assert state.pair(state.select(State(), doc, [first]), doc) is None
+    assert state.pair(state.select(State(), doc, doc.segments[1].nodes[:2]), doc) is None, "two ops of one segment"
+
+
 def test_a_view_that_a_step_lacks_falls_back(doc):
     at = state.choose_view(start(doc), doc, "segments")
     first = state.go(at, doc, 0)
@@ -150,6 +168,7 @@ def _random_moves(doc, count: int, seed: int) -> list[tuple[str, object]]:
         "event": lambda: pick.choice([-1, 1]),
         "walk": lambda: pick.choice([-1, 1]),
         "select": lambda: pick.sample(nodes, pick.randrange(3)),
+        "toggle": lambda: pick.choice(nodes),
         "markChanges": lambda: pick.random() < 0.5,
         "hideUnchanged": lambda: pick.random() < 0.5,
         "chooseView": lambda: pick.choice(["program", "aliases", "segments", "memory", "none"]),
@@ -169,10 +188,12 @@ def test_the_page_moves_as_python_does(explored, tmp_path):
     ours, at = [], start(doc)
     for name, value in asked:
         at = MOVES[name](at, doc, *([] if value is None else [value]))
-        ours.append([where(at), list(hits(at, doc))])
+        two = state.pair(at, doc)
+        ours.append([where(at), list(hits(at, doc)), two and list(two)])
     script = (STATIC / "moves.js").read_text() + (
         "const {doc, at, asked} = JSON.parse(require('fs').readFileSync(0));\nlet s = at; const out = [];\n"
-        "for (const [name, value] of asked) { s = moves[name](s, doc, value); out.push([s, hits(s, doc)]); }\n"
+        "for (const [name, value] of asked) {\n"
+        "  s = moves[name](s, doc, value);\n  out.push([s, hits(s, doc), pairOf(s, doc)]);\n}\n"
         "console.log(JSON.stringify(out));\n"
     )
     given = json.dumps({"doc": plain(doc), "at": where(start(doc)), "asked": asked})

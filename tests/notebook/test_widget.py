@@ -81,6 +81,8 @@ def test_a_picture_is_drawn_when_it_is_asked_for_and_once(stepper, monkeypatch):
         {"ask": "picture", "step": 99, "view": "program", "since": False},
         {"ask": "picture", "step": 0, "view": "segments", "since": False},
         {"ask": "exec", "code": "1/0"},
+        {"ask": "what if", "wish": "exec", "nodes": ["$0"]},
+        {"ask": "what if", "wish": "merge", "nodes": [5, 6]},
         {"step": 1},
     ],
 )
@@ -138,6 +140,37 @@ def test_results_are_not_the_pages_to_set(stepper):
     before = stepper.state.check
     move(stepper, check={"status": "ok", "sentence": "trust me"})
     assert stepper.state.check == before
+
+
+def test_a_wish_shows_another_exploration_and_back_the_first(stepper):
+    move(stepper, step=len(aliased().steps) - 2, selected=["^2"])
+    name = aliased().steps[-2].name
+    running, told = say(stepper, {"ask": "what if", "wish": "without", "nodes": ["schedule"]})
+    assert running["told"]["status"] == "running" and told["told"]["status"] == "ok"
+    assert told["document"]["decisions"] == ["without='schedule'"] and told["where"]["selected"] == []
+    steps = [step["name"] for step in told["document"]["steps"]]
+    assert "schedule" not in steps and steps[told["where"]["step"]] == name
+    assert list(told["first"]) == [f"{told['where']['step']}|segments|0"]
+    (again,) = say(stepper, {"ask": "back"})
+    assert again["document"]["decisions"] == [] and again["told"]["is_first"]
+    assert stepper._x is aliased()
+
+
+def test_a_wish_that_is_not_legal_moves_nothing(stepper):
+    told = say(stepper, {"ask": "what if", "wish": "split", "nodes": ["%a"]})
+    assert [set(state) for state in told] == [{"told"}, {"told"}]
+    last = stepper.told
+    assert last["status"] == "failed" and "in memory already" in last["what"] and last["where"] == "%a" and last["fix"]
+    assert stepper._x is aliased()
+
+
+def test_pictures_are_those_of_the_exploration_that_is_shown(stepper):
+    step = len(aliased().steps) - 2
+    before = stepper.svg(step, "segments", False)
+    assert stepper.what_if(split="$0").status == "ok"
+    assert stepper.svg(step, "segments", False) != before
+    stepper.back()
+    assert stepper.svg(step, "segments", False) == before
 
 
 def test_it_can_begin_elsewhere():

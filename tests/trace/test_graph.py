@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+import fusekit as fk
 from fusekit.ir import Graph, Number, Operand, print_graph
+from fusekit.memory import lists
 from fusekit.trace import graph_of, record
 from tests.trace.replay import replayed
 
@@ -173,3 +175,31 @@ def test_no_numbers_unless_asked():
     assert recording.graph.numbers() == ()
     graph = graph_of(recording.program, {(1, "other"): Number(0, 2.5)})
     assert graph.numbers() == (Number(0, 2.5),)
+
+
+def test_foreach_over_shared_memory_runs_in_eager_where_rows_go_at_once(monkeypatch: pytest.MonkeyPatch):
+    """As on a GPU; here the CPU is taken for a device that goes through a list at once."""
+
+    def f(a, b):
+        a.mul_(2)
+        torch._foreach_add_([a, b], 2)
+        torch._foreach_sub_([a], [a])
+        c = a + b
+        torch._foreach_mul_([c, c], 3)
+        torch._foreach_add_([c, a[:1]], [c, b[-1:]])
+        return c, a
+
+    def make():
+        memory = torch.arange(3000.0)
+        return memory[:2000], memory[999:2999]
+
+    kept = [t for t in targets(record(f, make()).graph) if "foreach" in t]
+    assert not kept  # a loop has an order
+    monkeypatch.setattr(lists, "AT_ONCE", ("cpu",))
+    kept = [t for t in targets(record(f, make()).graph) if "foreach" in t]
+    assert kept == ["aten._foreach_add_.Scalar", "aten._foreach_mul_.Scalar"]
+    x = fk.explore(f, *make())
+    assert x.check().ok, x.check()
+    step = x["functionalize"]
+    said = {node for e in step.explanations if e.reason.name == "flush-accident" for node in e.subject}
+    assert {step.graph.op(op).target for op in said} == {*kept, "fk.store"}

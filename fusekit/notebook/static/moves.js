@@ -54,6 +54,15 @@ function hits(state, doc) {
   });
 }
 
+/** The segments, in launch order, that the selected nodes lie in. */
+const segmentsOf = (state, doc) => doc.segments.filter((s) => state.selected.some((n) => n === s.id || s.nodes.includes(n))).map((s) => s.id);
+
+/** The two segments of a selection of several nodes, or null. */
+function pairOf(state, doc) {
+  const found = state.selected.length < 2 ? [] : segmentsOf(state, doc);
+  return found.length === 2 ? found : null;
+}
+
 const moves = {
   go(state, doc, step) {
     step = clamp(0, step, doc.steps.length - 1);
@@ -78,6 +87,10 @@ const moves = {
     const holders = doc.segments.map((_, k) => k)
       .filter((k) => selected.some((n) => n === doc.segments[k].id || doc.segments[k].nodes.includes(n)));
     return { ...state, selected, event: -1, segment: holders.length === 1 ? holders[0] : state.segment };
+  },
+  toggle(state, doc, node) {
+    const chosen = state.selected.filter((n) => n !== node);
+    return moves.select(state, doc, state.selected.includes(node) ? chosen : [...chosen, node]);
   },
   walk(state, doc, by) {
     const ops = doc.steps[state.step].ops;

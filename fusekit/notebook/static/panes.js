@@ -58,9 +58,64 @@ function whyPane(doc, state, act, peek) {
   return rows.length ? h("ol.fk-list", {}, rows) : h("p.fk-muted", {}, state.step ? "This pass said nothing." : "The function as it was recorded.");
 }
 
+const nameOf = (doc, segment) => doc.segments.find((s) => s.id === segment)?.title || segment;
+
+/** The race record of a segment's kernel. */
+function raceRows(segment, act) {
+  if (!segment || !segment.races.length) return [];
+  const rows = segment.races.map((one) => h("li.fk-said.fk-hazard", {}, button("", { onclick: () => act("select", one.subject) },
+    h("span", {}, one.verdict === "declined" ? "not taken: " : "", one.sentence))));
+  return [h("h3.fk-small", {}, `Race record of ${segment.title}`), h("ol.fk-list.fk-races", {}, rows)];
+}
+
+/** Two segments: why they are two, and the smallest change that would make one of them. */
+function apartPane(doc, pair) {
+  const one = doc.apart.find((a) => pair.includes(a.first) && pair.includes(a.second)), names = pair.map((s) => nameOf(doc, s));
+  if (!one) return [h("p.fk-muted", {}, `Of so many segments not every pair is told here: x.why("${pair[0]}", "${pair[1]}") does.`)];
+  return [h(`section.fk-apart${one.kind ? `.fk-${one.kind}` : ""}`, {}, h("h3", {}, `Why ${names[0]} and ${names[1]} are two`), h("p", {}, one.sentence),
+    one.change ? h("p", {}, h("b", {}, "smallest change "), one.change) : null)];
+}
+
+const MOST_MERGES = 300;
+
+/** The merge log: a pair, what one kernel of both would save, the verdict; below it why, and who was asked. */
+function mergesPane(merges, state, act, peek, opened) {
+  if (!merges.length) return h("p.fk-muted", {}, "No pair was tried: there is one group of stores, or none.");
+  const rows = merges.slice(0, MOST_MERGES).map((one, k) => {
+    const lit = one.nodes.length > 0 && one.nodes.join() === state.selected.join();
+    const asked = one.asked.length ? h("details", { open: opened.has(k), onclick: (e) => e.stopPropagation(), ontoggle: (e) => (e.target.open ? opened.add(k) : opened.delete(k)) },
+      h("summary", {}, "schedulers asked"), one.asked.map((line) => h("p", {}, line))) : null;
+    return h(`tbody.fk-merge.fk-is-${one.verdict}${one.kind ? `.fk-${one.kind}` : ""}${lit ? ".fk-lit" : ""}`, {
+      onclick: () => act("select", one.nodes), onmouseenter: () => peek(one.nodes), onmouseleave: () => peek(null),
+    }, h("tr", {}, h("td", {}, button(one.title, { "aria-pressed": lit ? "true" : "false", onclick: (e) => { e.stopPropagation(); act("select", one.nodes); } })),
+      h("td", {}, one.saved), h("td", {}, one.verdict)), h("tr", {}, h("td", { colspan: 3 }, one.because, asked)));
+  });
+  const more = merges.length > MOST_MERGES ? h("p.fk-muted", {}, `${merges.length - MOST_MERGES} more: x.merges()`) : null;
+  const head = h("thead", {}, h("tr", {}, ["pair", "saves", "verdict"].map((t) => h("th", { scope: "col" }, t))));
+  return [h("table.fk-merges", {}, head, rows), more].filter(Boolean);
+}
+
+/** What would be otherwise: wishes for what is selected, and what came of the last one. */
+function wishPane(doc, state, told, ask) {
+  const segments = segmentsOf(state, doc), [node] = state.selected, step = doc.steps[state.step].name;
+  const wish = (words, name, nodes, why) => button(words, { "data-wish": name, disabled: !nodes || told.status === "running", title: why, onclick: () => ask({ ask: "what if", wish: name, nodes }) });
+  const several = state.selected.length > 1 && segments.length > 1, single = state.selected.length === 1;
+  const card = single ? cardOf(doc, node, state.step) : null;
+  const parts = [h("b", {}, "What if"), h("span.fk-tools", {},
+    wish(several ? `merge ${segments.map((s) => nameOf(doc, s)).slice(0, 4).join(", ")}` : "merge", "merge", several && segments, "one kernel of the selected segments; Shift + click selects a second one"),
+    wish(!single ? "split here" : node.startsWith("$") ? `split ${nameOf(doc, node)}` : `split after ${card.title}`, "split", single && [node], "a segment falls apart into its stores, or a boundary comes after the selected op"),
+    wish(`without ${state.step ? step : "this pass"}`, "without", state.step > 0 && step !== "segment" && [step], "leave the pass of this step out"),
+    wish("conservative aliasing", "conservative", !doc.decisions.includes("alias='conservative'") && [], "byte ranges that cross count as overlap"))];
+  if (!told.is_first) parts.push(h("span.fk-tools", {}, button("back to the first", { "data-wish": "back", disabled: told.status === "running", onclick: () => ask({ ask: "back" }) })));
+  if (told.status === "running") parts.push(h("span.fk-muted", {}, "exploring anew …"));
+  else if (told.status === "ok") parts.push(h("span.fk-counts", {}, told.counts.length ? told.counts.flatMap(([name, was, now]) => [h("span", {}, `${name} `, h("s", {}, was), " → ", h("b", {}, now))]) : "the same kernels and bytes"));
+  if (told.status === "failed") parts.push(h("dl.fk-error", { role: "alert" }, [["what", told.what], ["where", told.where], ["how to mend", told.fix]].flatMap(([name, text]) => (text ? [h("dt", {}, name), h("dd", {}, text)] : []))));
+  return parts;
+}
+
 /** One node: its facts, where it leads, and what every step said of it. */
 function cardPane(doc, state, act, peek) {
-  const parts = state.selected.slice(0, 4).map((node) => {
+  const pair = pairOf(state, doc), cards = state.selected.slice(0, 4).map((node) => {
     const card = cardOf(doc, node, state.step), here = cardAt(doc, node, state.step);
     const goTo = (target) => button(target, {
       class: "fk-node", title: target, onclick: () => act("select", [target]), onmouseenter: () => peek([target]), onmouseleave: () => peek(null),
@@ -70,6 +125,10 @@ function cardPane(doc, state, act, peek) {
       h("dl", {}, card.facts.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]),
         card.leads.flatMap(([word, nodes]) => [h("dt", {}, word), h("dd", {}, nodes.map(goTo))])));
   });
+  const parts = [...(pair ? apartPane(doc, pair) : []), ...cards];
+  const alone = state.selected.length === 1 && doc.segments.find((s) => s.id === state.selected[0]);
+  if (alone) parts.push(...raceRows(alone, act));
+  if (alone && doc.segments.length > 1) parts.push(h("p.fk-muted", {}, "Shift + click another segment: why they are two."));
   if (state.selected.length > 4) parts.push(h("p.fk-muted", {}, `and ${state.selected.length - 4} more`));
   const wanted = new Set(state.selected);
   const rows = doc.steps.flatMap((step, k) => step.said

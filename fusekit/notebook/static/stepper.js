@@ -49,6 +49,7 @@ function frame(doc, prefix, live) {
       h("section.fk-pane.fk-why", {}, part("whyHead", h("div.fk-tabs")), part("why", h("div.fk-scroll", { tabindex: 0, role: "group", "aria-label": "reasons" }))),
       h("section.fk-pane.fk-source", {}, h("div.fk-tabs", {}, h("h2", {}, "Source"), part("sourceNote", h("span.fk-muted"))), part("source", h("div.fk-scroll", { tabindex: 0, role: "group", "aria-label": "source" }))),
       h("section.fk-pane.fk-kernel", {}, part("codeHead", h("div.fk-tabs")), part("code", h("div.fk-scroll", { tabindex: 0, role: "group", "aria-label": "kernel or text" })))),
+    part("wish", h("div.fk-wish", { hidden: !live, role: "group", "aria-label": "what if" })),
     part("details", h("div.fk-details", { hidden: true, tabindex: 0, role: "region", "aria-label": "what came of it" })),
     part("strip", h("footer.fk-strip")),
     part("live", h("div.fk-live", { role: "status", "aria-live": "polite" })));
@@ -75,6 +76,7 @@ function mount(el, host) {
   const [root, at] = frame(doc, prefix, Boolean(host.ask));
   const cache = host.pictures, asked = new Map();
   let state = host.where(), peeked = null, shown = "", svg = null, tab = "why", open = "", built = {}, bare = null;
+  const opened = new Set();
   const stage = makeStage(at.stage, at.canvas, at.map);
 
   const act = (name, value, row) => {
@@ -111,6 +113,7 @@ function mount(el, host) {
     drawWhy();
     drawCode();
     drawStrip();
+    drawWish();
     drawPicture();
     const count = hits(state, doc).length;
     at.count.textContent = state.query.trim() ? `${count} found` : "";
@@ -119,14 +122,24 @@ function mount(el, host) {
     at.live.textContent = `step ${state.step + 1} of ${doc.steps.length}: ${step.name}, ${step.delta}, ${step.said.length} reasons${chosen}`;
   }
 
+  /** The merge log of this step, else of the one before that has one. */
+  const mergesHere = () => doc.steps.slice(0, state.step + 1).findLast((s) => s.merges.length)?.merges || [];
+
   function drawWhy() {
-    const step = doc.steps[state.step], picked = state.selected.length > 0 && state.event < 0;
-    const choose = (name, words) => button(words, { class: "fk-tab", "aria-pressed": !picked && tab === name ? "true" : "false", onclick: () => { tab = name; bare = null; state.selected.length ? act("clear") : draw(); } });
-    at.whyHead.replaceChildren(choose("why", `Why ${step.said.length}`), choose("changes", `Changes ${step.changes.length}`),
+    const step = doc.steps[state.step], merges = mergesHere(), now = tab === "merges" && !merges.length ? "why" : tab;
+    const held = now === "merges" && merges.some((one) => one.nodes.join() === state.selected.join()); // a row of the log stays in sight
+    const picked = state.selected.length > 0 && state.event < 0 && !held;
+    const choose = (name, words) => button(words, { class: "fk-tab", "data-tab": name, "aria-pressed": !picked && now === name ? "true" : "false", onclick: () => {
+      tab = name;
+      bare = null;
+      state.selected.length && !held ? act("clear") : draw();
+    } });
+    at.whyHead.replaceChildren(choose("why", `Why ${step.said.length}`), choose("changes", `Changes ${step.changes.length}`), merges.length ? choose("merges", `Merges ${merges.length}`) : "",
       picked ? h("span.fk-muted", {}, "selected: Esc clears") : h("span.fk-muted", {}, step.name));
-    const made = picked ? cardPane(doc, state, act, peek) : tab === "why" ? whyPane(doc, state, act, peek) : changesPane(doc, state, act, peek);
+    const made = picked ? cardPane(doc, state, act, peek) : now === "why" ? whyPane(doc, state, act, peek)
+      : now === "changes" ? changesPane(doc, state, act, peek) : mergesPane(merges, state, act, peek, opened);
     at.why.replaceChildren(...[made].flat());
-    const lit = at.why.querySelector(".fk-said.fk-lit");
+    const lit = at.why.querySelector(".fk-said.fk-lit, .fk-merge.fk-lit");
     if (lit) lit.scrollIntoView?.({ block: "nearest" });
   }
 
@@ -147,7 +160,7 @@ function mount(el, host) {
     if (state.pane === "text") at.code.replaceChildren(codeList(doc.steps[state.step].text, 1, act, peek, "the step as text"));
     else if (!segment) at.code.replaceChildren(h("p.fk-muted", {}, "There is no segment yet."));
     else at.code.replaceChildren(h("p.fk-muted", {}, segment.note), ...(segment.lines.length ? [codeList(segment.lines, 1, act, peek, `kernel ${segment.name}`)] : []),
-      ...segment.races.map((text) => h("p.fk-race-row", {}, text)));
+      ...raceRows(segment, act));
     requestAnimationFrame(pastImports);
   }
 
@@ -163,6 +176,10 @@ function mount(el, host) {
     const result = results[open];
     at.details.hidden = !(result && (result.rows.length || result.detail));
     if (!at.details.hidden) at.details.replaceChildren(...detailsPane(result));
+  }
+
+  function drawWish() {
+    if (host.ask) at.wish.replaceChildren(...wishPane(doc, state, host.told(), host.ask));
   }
 
   function drawPicture() {
@@ -248,7 +265,8 @@ function mount(el, host) {
   at.stage.addEventListener("click", (e) => {
     if (stage.wasDrag() || e.target.closest(".fk-map, .fk-zoom")) return;
     const node = e.target.closest("[data-op]")?.dataset.op;
-    node ? act("select", [node]) : state.selected.length && act("clear");
+    if (node && (e.shiftKey || e.ctrlKey || e.metaKey)) act("toggle", node);
+    else node ? act("select", [node]) : state.selected.length && act("clear");
     at.stage.focus({ preventScroll: true });
   });
   at.stage.addEventListener("dblclick", () => stage.fit());
@@ -303,6 +321,8 @@ function mount(el, host) {
       key === pictureKey(state, doc) ? drawPicture() : ahead();
     },
     results: drawStrip,
+    told: drawWish,
+    focus: () => at.stage.focus({ preventScroll: true }),
     key,
     go(next) {
       if (JSON.stringify(next) === JSON.stringify(state)) return;
@@ -318,31 +338,48 @@ function mount(el, host) {
 
 const python = (text) => JSON.stringify(text);
 
-/** anywidget's entry: one call for each place where the widget is shown. */
-function render({ model, el }) {
-  const cache = (model.fkPictures = model.fkPictures || new Map(Object.entries(model.get("first"))));
-  const doc = model.get("document");
-  const page = mount(el, {
+/** Pictures of the document that is shown; another document begins with none but its first. */
+function picturesOf(model) {
+  if (model.fkDocument !== model.get("document")) {
+    model.fkDocument = model.get("document");
+    model.fkPictures = new Map(Object.entries(model.get("first")));
+  }
+  return model.fkPictures;
+}
+
+function mountModel(model, el) {
+  const doc = model.get("document"), more = (doc.decisions || []).map((one) => `.what_if(${one})`).join("");
+  return mount(el, {
     document: doc,
-    pictures: cache,
+    pictures: picturesOf(model),
     where: () => model.get("where"),
     results: () => model.get("results"),
+    told: () => model.get("told"),
     moved(state) { model.set("where", state); model.save_changes(); },
     ask(message) {
       try { Promise.resolve(model.send(message)).catch(() => {}); } catch { /* the kernel is gone: what is here still steps */ }
     },
-    link: (s) => `x.stepper(step=${python(doc.steps[s.step].name)}, view=${python(viewOf(s, doc))}` +
+    link: (s) => `x${more}.stepper(step=${python(doc.steps[s.step].name)}, view=${python(viewOf(s, doc))}` +
       `${s.since ? ", since=True" : ""}${s.selected.length ? `, node=${python(s.selected[0])}` : ""})`,
   });
+}
+
+/** anywidget's entry: one call for each place where the widget is shown. */
+function render({ model, el }) {
+  let page = mountModel(model, el);
   const onMessage = (message) => { if (message && message.picture) page.picture(message.picture, message.svg); };
-  const onWhere = () => page.go(model.get("where")), onResults = () => page.results();
-  model.on("msg:custom", onMessage);
-  model.on("change:where", onWhere);
-  model.on("change:results", onResults);
+  const onWhere = () => page.go(model.get("where")), onResults = () => page.results(), onTold = () => page.told();
+  const onDocument = () => {
+    const focused = el.contains(document.activeElement);
+    page.end();
+    el.replaceChildren();
+    page = mountModel(model, el);
+    if (focused) page.focus();
+  };
+  const heard = [["msg:custom", onMessage], ["change:document", onDocument], ["change:where", onWhere], ["change:results", onResults], ["change:told", onTold]];
+  for (const [what, does] of heard) model.on(what, does);
   return () => {
-    model.off("msg:custom", onMessage);
-    model.off("change:where", onWhere);
-    model.off("change:results", onResults);
+    for (const [what, does] of heard) model.off(what, does);
     page.end();
   };
 }

@@ -1,6 +1,6 @@
 """Arithmetic of compiled CUDA kernels that Python's operators do not say: a fixed rounding, a fixed treatment of NaN.
 
-Every function takes scalars, tuples of lanes or both, lane by lane. ``add_rn``, ``sub_rn``, ``mul_rn`` round on their
+Every function takes scalars, tuples of lanes or both, lane by lane. ``add_rn`` and ``mul_rn`` round on their
 own wherever they stand; a compiler that contracts (``contract=True``) leaves them alone.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fusekit.run.cuda.memory import F32, F64, I32, I64, assembly, is_between, joined, narrow, split, widen
+from fusekit.run.cuda.memory import F32, F64, I32, I64, assembly, joined, narrow, split, widen
 from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 Lane = Callable[..., Any]
@@ -30,11 +30,6 @@ def _rounded(operation: str) -> Lane:
         return call(builder, f"llvm.nvvm.{operation}.rn.{letter}", llvm, list(args))
 
     return lane
-
-
-def _subtract(builder: Any, kind: Any, a: Any, b: Any) -> Any:
-    minus_b = builder.fsub(b.type(-0.0), b)  # NVVM's dialect has no fneg
-    return _rounded("add")(builder, kind, a, minus_b)
 
 
 def _approximate(instruction: str) -> Lane:
@@ -79,15 +74,12 @@ def half(name: str) -> Lane:
 MAX, MIN = extremum("max", ">"), extremum("min", "<")
 # name -> (operands, what one lane does, does it work on float32 only?)
 TABLE: dict[str, tuple[int, Lane, bool]] = {
-    "add_rn": (2, _rounded("add"), False), "sub_rn": (2, _subtract, False), "mul_rn": (2, _rounded("mul"), False),
-    "div_rn": (2, _rounded("div"), False), "sqrt_rn": (1, _rounded("sqrt"), False), "fma": (3, _rounded("fma"), False),
+    "add_rn": (2, _rounded("add"), False), "mul_rn": (2, _rounded("mul"), False),
+    "sqrt_rn": (1, _rounded("sqrt"), False), "fma": (3, _rounded("fma"), False),
     "max_nan": (2, MAX, False), "min_nan": (2, MIN, False),
     "to_bf16": (1, half("bf16"), True), "to_f16": (1, half("f16"), True),
     "exp2_approx": (1, _approximate("ex2.approx.ftz.f32"), True),
-    "log2_approx": (1, _approximate("lg2.approx.ftz.f32"), True),
     "rcp_approx": (1, _approximate("rcp.approx.ftz.f32"), True),
-    "rsqrt_approx": (1, _approximate("rsqrt.approx.ftz.f32"), True),
-    "tanh_approx": (1, _approximate("tanh.approx.f32"), True),
 }  # fmt: skip
 COMBINE: dict[str, Lane] = {"sum": add, "prod": multiply, "max": MAX, "min": MIN}
 
@@ -150,19 +142,6 @@ def _across(word: str) -> Any:
 
 
 @intrinsic
-def keep_lanes(context: Any, x: Any, first: Any, last: Any, other: Any) -> Any:
-    """The lanes first <= k < last of ``x``, and ``other`` in place of the rest."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        held, first, last, other = args
-        lanes = lanes_of(builder, x, held)
-        kept = [is_between(builder, k, first, last) for k in range(len(lanes))]
-        return cgutils.pack_array(builder, [builder.select(k, v, other) for k, v in zip(kept, lanes, strict=True)])
-
-    return x(x, types.int64, types.int64, x.dtype), build
-
-
-@intrinsic
 def repeat_lanes(context: Any, x: Any, count: Any) -> Any:
     """A scalar in every one of ``count`` lanes."""
     if not isinstance(count, types.Literal):
@@ -218,7 +197,7 @@ def _unsigned(word: str, operation: str) -> Any:
 
 NAMES = {name: pointwise(name, *row) for name, row in TABLE.items()}
 NAMES |= {f"{word}_lanes": _across(word) for word in COMBINE}
-NAMES |= {"keep_lanes": keep_lanes, "repeat_lanes": repeat_lanes}
+NAMES["repeat_lanes"] = repeat_lanes
 NAMES |= {"div_u32": _unsigned("div_u32", "udiv"), "mod_u32": _unsigned("mod_u32", "urem")}
 for _name in ("bf16", "f16"):
     NAMES[f"pack_lanes_{_name}"] = _pack(_name)

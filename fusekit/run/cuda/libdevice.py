@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fusekit.run.cuda.arithmetic import FLOATS, TABLE, call, pointwise
+from fusekit.run.cuda.arithmetic import FLOATS, TABLE, call, extremum, pointwise
 from fusekit.run.cuda.numba_api import intrinsic, types
 
 _UNARY = {
@@ -23,6 +23,10 @@ _UNARY = {
 _BINARY = {"arctan2": "atan2", "copysign": "copysign", "fmod": "fmod", "hypot": "hypot", "power": "pow"}
 _TABLE = {"exp_f32": "exp", "log_f32": "log", "tanh_f32": "tanh", "erf_f32": "erf", "sin_f32": "sin",
           "cos_f32": "cos"}  # fmt: skip
+_ORDER = {
+    "maximum": ("max", ">", True), "clamp_min": ("max", ">", True), "fmax": ("max", ">", False),
+    "minimum": ("min", "<", True), "clamp_max": ("min", "<", True), "fmin": ("min", "<", False),
+}  # fmt: skip
 _CONSTANTS = ("inf", "nan", "bool_", *(f"{kind}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)))
 
 
@@ -30,6 +34,21 @@ def _function(stem: str) -> Callable[..., Any]:
     def lane(builder: Any, kind: Any, *args: Any) -> Any:
         letter, llvm = FLOATS[kind]
         return call(builder, f"__nv_{stem}{'f' if letter == 'f' else ''}", llvm, list(args))
+
+    return lane
+
+
+def _ordered(word: str, sign: str, propagates: bool) -> Callable[..., Any]:
+    """The larger or the smaller as CUDA orders them: -0 is less than 0. ``propagates``: NaN wins, with its own bits."""
+    of_integers = extremum(word, sign)
+
+    def lane(builder: Any, kind: Any, a: Any, b: Any) -> Any:
+        if kind not in FLOATS:
+            return of_integers(builder, kind, a, b)
+        found = _function(f"f{word}")(builder, kind, a, b)
+        for value in (b, a) if propagates else ():
+            found = builder.select(builder.fcmp_unordered("uno", value, value), value, found)
+        return found
 
     return lane
 
@@ -66,3 +85,4 @@ def _module() -> ModuleType:
 
 NUMPY = _module()
 NAMES = {name: pointwise(name, 1, _function(stem), True) for name, stem in _TABLE.items()}
+NAMES |= {name: pointwise(name, 2, _ordered(*row), False) for name, row in _ORDER.items()}

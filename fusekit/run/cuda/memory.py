@@ -160,22 +160,6 @@ def _store(name: str, count: int, space: int, exact: bool = False) -> Any:
     return store
 
 
-def _store_lanes(name: str, count: int) -> Any:
-    def store_lanes(context: Any, base: Any, at: Any, value: Any, first: Any, last: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            base, at, held, first, last = args
-            for k in range(count):
-                with builder.if_then(is_between(builder, k, first, last)):
-                    words = joined(builder, [builder.extract_value(held, k)], name)
-                    write_words(builder, (base, builder.add(at, I64(k))), words, name, 1, GLOBAL)
-            return context.get_dummy_value()
-
-        lanes = types.UniTuple(REGISTERS[name], count)
-        return types.void(types.int64, types.int64, lanes, types.int64, types.int64), build
-
-    return store_lanes
-
-
 def _load_packed(name: str, count: int) -> Any:
     def load_packed(context: Any, base: Any, at: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -252,13 +236,6 @@ def _store_masked(name: str, count: int, exact: bool = False) -> Any:
     return store_masked
 
 
-def is_between(builder: Any, lane: int, first: Any, last: Any) -> Any:
-    """first <= lane < last."""
-    return builder.and_(
-        builder.icmp_signed("<=", first, I64(lane)), builder.icmp_signed("<", I64(lane), last)
-    )  # fmt: skip
-
-
 def _named(name: str, build: Any) -> Any:
     build.__name__ = build.__qualname__ = name
     return intrinsic(build)
@@ -275,7 +252,6 @@ def _names() -> dict[str, Any]:
                 if name == "bf16":
                     out[f"store_{word}exact_{tail}"] = _store(name, count, space, True)
             if count > 1:
-                out[f"store_lanes_{tail}"] = _store_lanes(name, count)
                 out[f"load_within_{tail}"] = _load_within(name, count)
                 if name in HALVES:
                     out[f"load_packed_{tail}"] = _load_packed(name, count)

@@ -105,11 +105,6 @@ def _memory(name: str, count: int, load: Callable[..., Any], store: Callable[...
         for k, lane in enumerate(value if count > 1 else (value,)):
             store(base, int(at) + k, lane)
 
-    def stored_lanes(base: int, at: int, value: Any, first: int, last: int) -> None:
-        _aligned(base, at, name)
-        for k in range(max(first, 0), min(last, count)):
-            store(base, int(at) + k, value[k])
-
     def loaded_within(base: int, at: int, first: int, last: int) -> Any:
         if first <= at and at + count <= last:
             return loaded(base, at)
@@ -123,7 +118,7 @@ def _memory(name: str, count: int, load: Callable[..., Any], store: Callable[...
             if wanted:
                 store(base, int(at) + k, lane)
 
-    return loaded, stored, stored_lanes, loaded_within, stored_masked
+    return loaded, stored, loaded_within, stored_masked
 
 
 def _exactly(base: int, at: int, value: Any) -> None:
@@ -136,18 +131,18 @@ def _exactly(base: int, at: int, value: Any) -> None:
 
 for _count in (1, *lane_counts("bf16")):
     _tail = f"bf16x{_count}" if _count > 1 else "bf16"
-    _, _stored, _, _, _masked = _memory("bf16", _count, _loader("bf16"), _exactly)
+    _, _stored, _, _masked = _memory("bf16", _count, _loader("bf16"), _exactly)
     NAMES |= {f"store_exact_{_tail}": _stored, f"store_shared_exact_{_tail}": _stored}
     if _count > 1:
         NAMES[f"store_masked_exact_{_tail}"] = _masked
 for _name in WIDTHS:
     for _count in (1, *lane_counts(_name)):
         _tail = f"{_name}x{_count}" if _count > 1 else _name
-        _loaded, _stored, _lanes, _within, _masked = _memory(_name, _count, _loader(_name), _storer(_name))
+        _loaded, _stored, _within, _masked = _memory(_name, _count, _loader(_name), _storer(_name))
         NAMES |= {f"load_{_tail}": _loaded, f"load_shared_{_tail}": _loaded}
         NAMES |= {f"store_{_tail}": _stored, f"store_shared_{_tail}": _stored}
         if _count > 1:
-            NAMES |= {f"store_lanes_{_tail}": _lanes, f"load_within_{_tail}": _within, f"store_masked_{_tail}": _masked}
+            NAMES |= {f"load_within_{_tail}": _within, f"store_masked_{_tail}": _masked}
 
 
 def shared_memory(size: int) -> int:
@@ -190,11 +185,10 @@ def _multiply(a: Any, b: Any) -> Any:
 
 _COMBINE = {"sum": _add, "prod": _multiply, "max": np.maximum, "min": np.minimum}
 _ONE: dict[str, Callable[..., Any]] = {
-    "add_rn": _add, "sub_rn": lambda a, b: a - b, "mul_rn": lambda a, b: a * b, "div_rn": lambda a, b: a / b,
-    "sqrt_rn": np.sqrt, "fma": _SCALARS["fma"], "max_nan": np.maximum, "min_nan": np.minimum,
+    "add_rn": _add, "mul_rn": lambda a, b: a * b, "sqrt_rn": np.sqrt, "fma": _SCALARS["fma"],
+    "max_nan": np.maximum, "min_nan": np.minimum,
     "to_bf16": _SCALARS["to_bf16"], "to_f16": _SCALARS["to_f16"],
-    "exp2_approx": _single(np.exp2), "log2_approx": _single(np.log2), "tanh_approx": _single(np.tanh),
-    "rcp_approx": _single(lambda x: 1 / x), "rsqrt_approx": _single(lambda x: 1 / np.sqrt(x)),
+    "exp2_approx": _single(np.exp2), "rcp_approx": _single(lambda x: 1 / x),
 }  # fmt: skip
 NAMES |= {name: lifted(one) for name, one in _ONE.items()}
 
@@ -212,10 +206,6 @@ def _tree(combine: Callable[..., Any]) -> Callable[..., Any]:
 def each_lane(element: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     results = lifted(element)(*operands)
     return tuple(zip(*results, strict=True)) if isinstance(results[0], tuple) else results
-
-
-def keep_lanes(x: Sequence[Any], first: int, last: int, other: Any) -> tuple[Any, ...]:
-    return tuple(value if first <= k < last else other for k, value in enumerate(x))
 
 
 def _pack_lanes(name: str) -> Callable[..., Any]:
@@ -267,15 +257,6 @@ def stop() -> None:
 
 def sync_threads() -> None:
     _HERE.team.barrier.wait(PATIENCE)
-
-
-def shuffle(x: Any, lane: int) -> Any:
-    return _exchange(x)[int(lane) % WARP]
-
-
-def shuffle_down(x: Any, step: int) -> Any:
-    given, lane = _exchange(x), _HERE.number % WARP + int(step)
-    return given[lane] if lane < len(given) else x
 
 
 def shuffle_xor(x: Any, mask: int) -> Any:
@@ -337,23 +318,19 @@ def last_block(counter: int, scratch: int, blocks: int) -> bool:
 
 
 NAMES |= {f"{word}_{axis}": _position(word, k) for word in ("thread", "block", "grid") for k, axis in enumerate("xyz")}
-NAMES |= {f"{word}_f32": _SCALARS[f"{word}_f32"] for word in ("exp", "log", "tanh", "erf")}
+NAMES |= {f"{word}_f32": _SCALARS[f"{word}_f32"] for word in ("exp", "log", "tanh", "erf", "sin", "cos")}
+NAMES |= {name: _SCALARS[name] for name in ("maximum", "minimum", "clamp_min", "clamp_max", "fmax", "fmin")}
 for _word, _one in _COMBINE.items():
     NAMES |= {f"{_word}_lanes": _tree(_one), f"warp_{_word}": _warp(_one), f"block_{_word}": _block(_one)}
 NAMES |= {
     "div_u32": lambda a, b: a // b,
     "mod_u32": lambda a, b: a % b,
     "each_lane": each_lane,
-    "keep_lanes": keep_lanes,
     "repeat_lanes": lambda x, count: (x,) * count,
     "last_block": last_block,
     "sync_grid": sync_grid,
     "shared_memory": shared_memory,
-    "shuffle": shuffle,
-    "shuffle_down": shuffle_down,
     "shuffle_xor": shuffle_xor,
-    "sync_device": lambda: None,
     "sync_threads": sync_threads,
     "stop": stop,
-    "take_ticket": take_ticket,
 }

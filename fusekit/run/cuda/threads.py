@@ -16,7 +16,7 @@ from fusekit.run.cuda.memory import F32, F64, I32, I64, SHARED, assembly
 from fusekit.run.cuda.numba_api import cgutils, intrinsic, types
 
 WARP = 32
-SHUFFLES = {"shuffle": 0, "shuffle_down": 2, "shuffle_xor": 3}  # the modes of llvm.nvvm.shfl.sync.i32
+XOR = 3  # the mode of llvm.nvvm.shfl.sync.i32 that pairs lanes
 _I8 = ir.IntType(8)
 
 
@@ -64,21 +64,21 @@ def shared_memory(context: Any, size: Any) -> Any:
 # ---- shuffles and reductions -----------------------------------------------------------------------------------------
 
 
-def _shuffle_word(builder: Any, mode: int, word: Any, lane: Any) -> Any:
+def _shuffle_word(builder: Any, word: Any, mask: Any) -> Any:
     pair = ir.LiteralStructType([I32, ir.IntType(1)])
-    args = [I32(-1), I32(mode), word, lane, I32(WARP - 1)]
+    args = [I32(-1), I32(XOR), word, mask, I32(WARP - 1)]
     return builder.extract_value(call(builder, "llvm.nvvm.shfl.sync.i32", pair, args), 0)
 
 
-def _shuffle_lane(builder: Any, mode: int, value: Any, lane: Any) -> Any:
+def _shuffle_lane(builder: Any, value: Any, mask: Any) -> Any:
     """A value of 32 or 64 bits, from another thread of the warp."""
     if value.type == F32:
-        return builder.bitcast(_shuffle_word(builder, mode, builder.bitcast(value, I32), lane), F32)
+        return builder.bitcast(_shuffle_word(builder, builder.bitcast(value, I32), mask), F32)
     if value.type == I32:
-        return _shuffle_word(builder, mode, value, lane)
+        return _shuffle_word(builder, value, mask)
     whole = builder.bitcast(value, I64) if value.type == F64 else value
     low, high = builder.trunc(whole, I32), builder.trunc(builder.lshr(whole, I64(32)), I32)
-    low, high = (builder.zext(_shuffle_word(builder, mode, word, lane), I64) for word in (low, high))
+    low, high = (builder.zext(_shuffle_word(builder, word, mask), I64) for word in (low, high))
     out = builder.or_(low, builder.shl(high, I64(32)))
     return builder.bitcast(out, F64) if value.type == F64 else out
 
@@ -92,25 +92,23 @@ def _check(kind: Any) -> None:
         raise TypeError(f"threads exchange values of 32 or 64 bits, not {kind}")
 
 
-def _shuffle(word: str, mode: int) -> Any:
-    def shuffle(context: Any, x: Any, lane: Any) -> Any:
-        _check(x)
+@intrinsic
+def shuffle_xor(context: Any, x: Any, mask: Any) -> Any:
+    """``x`` of the thread of the warp whose number differs in the bits of ``mask``."""
+    _check(x)
 
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            lane = builder.trunc(args[1], I32)
-            values = lanes_of(builder, x, args[0])
-            return _packed(builder, x, [_shuffle_lane(builder, mode, value, lane) for value in values])
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        mask = builder.trunc(args[1], I32)
+        values = lanes_of(builder, x, args[0])
+        return _packed(builder, x, [_shuffle_lane(builder, value, mask) for value in values])
 
-        return types.unliteral(x)(types.unliteral(x), types.int64), build
-
-    shuffle.__name__ = shuffle.__qualname__ = word
-    return intrinsic(shuffle)
+    return types.unliteral(x)(types.unliteral(x), types.int64), build
 
 
 def _butterfly(builder: Any, word: str, kind: Any, value: Any, width: int) -> Any:
     step = width // 2
     while step:
-        other = _shuffle_lane(builder, SHUFFLES["shuffle_xor"], value, I32(step))
+        other = _shuffle_lane(builder, value, I32(step))
         value = COMBINE[word](builder, kind, value, other)
         step //= 2
     return value
@@ -203,18 +201,6 @@ def stop(context: Any) -> Any:
 
 
 @intrinsic
-def take_ticket(context: Any, counter: Any, last: Any) -> Any:
-    """The 32-bit counter before this call counts it up, and back to 0 after ``last``; orders memory on the device."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        text = "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;"
-        args = [args[0], builder.trunc(args[1], I32)]
-        return builder.zext(assembly(builder, I32, text, "=r,l,r,~{memory}", args, True), I64)
-
-    return types.int64(types.int64, types.int64), build
-
-
-@intrinsic
 def last_block(context: Any, counter: Any, scratch: Any, blocks: Any) -> Any:
     """Is this the last of ``blocks`` blocks to come here? Then what the others stored before is visible to all of it.
 
@@ -286,13 +272,11 @@ def sync_grid(context: Any, words: Any, blocks: Any) -> Any:
 NAMES: dict[str, Callable[..., Any]] = {
     f"{word}_{axis}": _position(word, axis) for word in ("thread", "block", "grid") for axis in "xyz"
 }
-NAMES |= {word: _shuffle(word, mode) for word, mode in SHUFFLES.items()}
+NAMES["shuffle_xor"] = shuffle_xor
 NAMES |= {f"warp_{word}": _warp(word) for word in COMBINE} | {f"block_{word}": _block(word) for word in COMBINE}
 NAMES |= {
     "sync_threads": _effect("sync_threads", "llvm.nvvm.barrier0"),
-    "sync_device": _effect("sync_device", "llvm.nvvm.membar.gl"),
     "shared_memory": shared_memory,
-    "take_ticket": take_ticket,
     "last_block": last_block,
     "sync_grid": sync_grid,
     "stop": stop,

@@ -38,7 +38,6 @@ from fusekit.trace.graph_of import graph_of
 from fusekit.trace.guards import Key, Looked
 from fusekit.trace.numbers import slots_of
 from fusekit.trace.predicate import Predicate, predicate_of
-from fusekit.trace.private import C
 from fusekit.trace.shadow import Script
 from fusekit.trace.swap import is_inside
 
@@ -96,7 +95,6 @@ class _Known:
     numbers: Numbers
     objects: Mapping[str, object]
     build: Callable[[list[object]], Any]
-    under_no_grad: bool
     recording: Recording
     owner: _Kept
     pins: tuple[object, ...]
@@ -208,14 +206,7 @@ class JitFunction:
     def _execute(self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
         objects = symbols(entry.objects, leaves) if entry.objects else ()
         odd = functools.partial(self._unsettle, entry) if entry.recording.foreign else None
-        if entry.under_no_grad:  # the recording proved that nothing that leaves carries a gradient
-            C._set_grad_enabled(False)
-            try:
-                flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
-            finally:
-                C._set_grad_enabled(True)
-        else:
-            flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
+        flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
         self._last.run = _this_thread.run = entry.plan.counts
         return entry.build(flat)
 
@@ -331,7 +322,7 @@ class JitFunction:
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
         build, objects = _builder(recording.out_spec), recording.objects
-        entry = _Known(found.plan, taken, objects, build, recording.grad, recording, found, looked.pins)
+        entry = _Known(found.plan, taken, objects, build, recording, found, looked.pins)
         self._known[looked.key] = entry
         if len(self._known) > KEYS:
             self._known.popitem(last=False)

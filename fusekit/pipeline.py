@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -115,6 +116,20 @@ def target_of(backend: str) -> Target:
     return "cpu" if backend == "cpu" else "cuda"
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """No garbage collection meanwhile: one looks at all that torch and Numba hold, which takes longer than a pass, and
+    the many small objects of a long program set off one after another."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_without_collections()
 def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | None = None) -> tuple[Step, ...]:
     """One step a pass, after the step ``trace``."""
     steps = [Step("trace", graph)]

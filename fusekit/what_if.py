@@ -15,6 +15,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant, PassResult
 from fusekit.passes import Pass, SchedulePass, SegmentOps
 from fusekit.passes.allocated import with_allocation
+from fusekit.passes.values import LOAD
 from fusekit.pipeline import Options
 
 P = TypeVar("P", SegmentOps, SchedulePass)
@@ -63,6 +64,8 @@ class Asked:
         """Segments, or the segments of ops, become one kernel."""
         names = _names("merge", value, 'two or more ids: merge=("$0", "$1")', 2)
         roots = tuple(dict.fromkeys(op for name in names for op in self._roots(name)))
+        if len(homes := dict.fromkeys(s for name in names for s in self._segments(name))) < 2:
+            raise FusekitError(f"merge={value!r:.60} names one segment, {next(iter(homes))}", None, "name another one")
         segments = _change(self.options, "segment", SegmentOps)
         apart = tuple(kept for kept in segments.apart if len(set(kept) & set(roots)) < 2)  # the later word counts
         return _put(self.options, replace(segments, together=(*segments.together, roots), apart=apart))
@@ -73,7 +76,9 @@ class Asked:
         for name in _names("split", value, 'an id: split="$0", split="%t"', 1):
             segments = _change(options, "segment", SegmentOps)
             if not name.startswith("$"):
-                options = _put(options, replace(segments, cuts=(*segments.cuts, self._value(name))))
+                if (value := self._value(name)) in segments.cuts:
+                    raise FusekitError(f"there is a boundary after {value} already", name, "name another value")
+                options = _put(options, replace(segments, cuts=(*segments.cuts, value)))
                 continue
             roots = self._roots(name)
             if len(roots) < 2:
@@ -86,7 +91,9 @@ class Asked:
     def order(self, value: object) -> Options:
         """Segments are launched in this order."""
         names = _names("order", value, 'ids in the order wanted: order=("$1", "$0")', 2)
-        first = tuple(self._roots(name)[0] for name in names)
+        first = tuple(self._root(name) for name in names)
+        if len(set(first)) < len(first):
+            raise FusekitError(f"order={value!r:.60} names one launch twice", None, "name each segment once")
         segments = _change(self.options, "segment", SegmentOps)
         return _put(self.options, replace(segments, order=(*segments.order, first)))
 
@@ -94,11 +101,13 @@ class Asked:
 
     def schedule(self, value: object) -> Options:
         """Chains by segment, written by hand."""
-        if not isinstance(value, Mapping):
-            raise FusekitError(f"schedule={value!r:.60} names no segment", None, 'write schedule={"$0": "split ..."}')
+        if not isinstance(value, Mapping) or not value:
+            raise FusekitError(f"schedule={value!r:.60} names no segment", None, 'write schedule={"$0": "split(0, 4)"}')
         given = dict(_change(self.options, "schedule", SchedulePass).given)
         for name, chain in cast("Mapping[str, object]", value).items():
-            given[self._roots(name)[0]] = str(chain)
+            if self.graph.segment(self._segments(name)[0]).scheduler == "extern":
+                raise FusekitError(f"{name} is a library call, and has no loops", name, "name what a kernel runs")
+            given[self._root(name)] = str(chain)
         passes = _change(self.options, "schedule", SchedulePass)
         return _put(self.options, replace(passes, given=tuple(given.items())))
 
@@ -121,7 +130,7 @@ class Asked:
 
     def allocation(self, value: object) -> Options:
         """Where the elements of an input lie in its bytes, each by a chain from the logical dimensions."""
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or not value:
             fix = 'write allocation={"%a": "split(0, 4)"}'
             raise FusekitError(f"allocation={value!r:.60} names no input", "what_if", fix)
         chains = tuple((str(name), str(chain)) for name, chain in cast("Mapping[object, object]", value).items())
@@ -135,31 +144,36 @@ class Asked:
 
     # ---- ids
 
-    def _roots(self, name: str) -> tuple[NodeId, ...]:
-        """What stands for a segment, or the segments of an op or a tensor, in options: stores and library calls."""
+    def _segments(self, name: str) -> list[NodeId]:
+        """The segment, or those of an op or a tensor, of which something is launched."""
         graph = self.graph
         node = self._known(name)
         if name.startswith("%"):
             ops = [graph.producer(node)] if graph.has_producer(node) else list(graph.users(node))
         else:
             ops = [node]
-        segments = (
-            [node] if name.startswith("$") else list(dict.fromkeys(s for op in ops for s in graph.segments_of(op)))
-        )
-        found = tuple(
-            dict.fromkeys(
-                op for s in segments for op in graph.members(s) if not graph.results(op) or _is_call(graph, op)
-            )
-        )
+        homes = [node] if name.startswith("$") else dict.fromkeys(s for op in ops for s in graph.segments_of(op))
+        found = [s for s in homes if graph.segment(s).scheduler != "alias"]
         if not found:
             raise FusekitError(f"{name} launches nothing", name, f"name one of {', '.join(_launching(graph))}")
         return found
+
+    def _roots(self, name: str) -> tuple[NodeId, ...]:
+        """What stands for these segments in options: stores and library calls."""
+        members = (op for s in self._segments(name) for op in self.graph.members(s))
+        return tuple(dict.fromkeys(op for op in members if not self.graph.results(op) or _is_call(self.graph, op)))
+
+    def _root(self, name: str) -> NodeId:
+        """One that stands for them, where it can be of the program: the segmenter may leave out what it added."""
+        roots = self._roots(name)
+        return next((op for op in roots if self.graph.op(op).kwarg("flush") or _is_call(self.graph, op)), roots[0])
 
     def _value(self, name: str) -> NodeId:
         """The value that a cut comes after."""
         node, graph = self._known(name), self.graph
         tensors = graph.results(node) if name.startswith("^") else (node,)
-        if len(tensors) != 1 or not graph.is_value(tensors[0]) or not graph.users(tensors[0]):
+        is_value = len(tensors) == 1 and graph.is_value(tensors[0]) and graph.users(tensors[0])
+        if not is_value or graph.op(graph.producer(tensors[0])).target == LOAD:
             what = f"{name} is no value that a kernel computes: it is in memory already"
             raise FusekitError(what, name, "name a value, such as the operand of a store or of another op in a kernel")
         return tensors[0]

@@ -112,7 +112,7 @@ def ordered(a: torch.Tensor) -> torch.Tensor:
         (cycle, (torch.rand(7, 7), torch.rand(7, 7)), {"merge": ("$0", "$2")}, "must run after.*segments-are-ordered"),
         (cycle, (torch.rand(7, 7), torch.rand(7, 7)), {"order": ("$2", "$0")}, "must run before.*segments-are-ordered"),
         (ordered, (torch.rand(7),), {"merge": ("$0", "$1")}, r"must be written before it is read.*fk\.cut"),
-        (ordered, (torch.rand(7),), {"order": ("$1", "$0")}, "segments-are-ordered; leave these two"),
+        (ordered, (torch.rand(7),), {"order": ("$1", "$0")}, r"segments-are-ordered\); leave these two"),
         (ordered, (torch.rand(7),), {"split": "$0"}, "one store.*name a tensor"),
         (ordered, (torch.rand(7),), {"split": "%a"}, "in memory already"),
         (ordered, (torch.rand(7),), {"merge": "$0"}, "is not enough"),
@@ -129,6 +129,46 @@ def test_what_is_not_legal(fn: object, args: tuple[torch.Tensor, ...], decision:
     with pytest.raises(FusekitError, match=says):
         x.what_if(**decision)
     assert x.check().ok
+
+
+def mean_needed_later(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    mean = x.mean(1, keepdim=True)
+    z = (x - mean) @ w
+    return z * mean + z
+
+
+def test_decisions_about_what_the_segmenter_stores() -> None:
+    """A segment with a value that is stored for a later kernel can be named like any other."""
+    x = fk.explore(mean_needed_later, torch.rand(37, 129), torch.rand(129, 129))
+    assert any(e.reason.name == "stored-once" for s in x.steps for e in s.explanations)
+    with pytest.raises(FusekitError, match=r"must run after.*the call must stay between"):
+        x.what_if(merge=("$0", "$2"))
+    with pytest.raises(FusekitError, match="must run before"):
+        x.what_if(order=("$2", "$0"))
+    for decision in ({"order": ("$0", "$2")}, {"schedule": {"$0": "split(0, 4)"}}, {"split": "$0"}):
+        assert x.what_if(**decision).check(atol=1e-4).ok, decision
+    apart = x.what_if(split="$0")
+    assert apart.summary().kernels == x.summary().kernels + 1
+    assert apart.what_if(without="forward").what_if(merge=("$0", "$1")).summary().kernels == x.summary().kernels
+
+
+@pytest.mark.parametrize(
+    ("decision", "says"),
+    [
+        ({"merge": ("$1", "$1")}, r"names one segment, \$1"),
+        ({"merge": ("%mul", "%sin")}, r"names one segment, \$1"),
+        ({"order": ("$0", "$1", "$0")}, "names one launch twice"),
+        ({"split": "^load"}, "in memory already"),
+        ({"split": ("%mul", "%mul")}, "a boundary after %mul already"),
+        ({"schedule": {"$0": "split(0, 2)"}}, r"\$0 is a library call, and has no loops"),
+        ({"schedule": {}}, "names no segment"),
+        ({"allocation": {}}, "names no input"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense(x: fk.Exploration, decision: dict[str, object], says: str) -> None:
+    with pytest.raises(FusekitError, match=says):
+        x.what_if(**decision)
 
 
 def test_loops_that_do_not_go_together() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fusekit.lower.expressions import Apply
 from fusekit.lower.items import Item
-from fusekit.lower.program import ALWAYS, Apply, Assign, Cases, Load, Statement, Test
+from fusekit.lower.program import ALWAYS, Assign, Cases, Load, Statement, Test
 from fusekit.ops import REGISTER
 
 _CALL = re.compile(r"([\w.]+)\(")

@@ -11,6 +11,7 @@ from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.arrange import arrange, is_costly
 from fusekit.lower.assume import assume
 from fusekit.lower.build import FILL, Nest, Root
+from fusekit.lower.expressions import Literal, Position
 from fusekit.lower.items import Item, Path
 from fusekit.lower.order import at_top, at_use, can_store_early
 from fusekit.lower.program import (
@@ -22,10 +23,8 @@ from fusekit.lower.program import (
     For,
     Hold,
     If,
-    Literal,
     Load,
     Param,
-    Position,
     Program,
     Snapshot,
     Statement,

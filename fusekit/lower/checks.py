@@ -9,6 +9,7 @@ from fusekit.dtypes import BOOL
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.ir import Graph, Guard, Layout
+from fusekit.lower.expressions import Literal, Outside
 from fusekit.lower.folded import row_major
 from fusekit.lower.names import Names
 from fusekit.lower.program import (
@@ -20,9 +21,7 @@ from fusekit.lower.program import (
     If,
     Init,
     LaunchAxis,
-    Literal,
     Load,
-    Outside,
     Statement,
     Stop,
     Test,

@@ -18,25 +18,11 @@ from fusekit.index import Form, Var, loop_vars, print_form, substitute
 from fusekit.ir import Graph, Guard, Number
 from fusekit.lower.assume import assume_all
 from fusekit.lower.contexts import Use
+from fusekit.lower.expressions import Apply, Bits, Convert, Expr, Literal, Name, Parameter, Position, Select
 from fusekit.lower.items import Item, Path, Result
 from fusekit.lower.loops import Loops
 from fusekit.lower.names import Names
-from fusekit.lower.program import (
-    Apply,
-    Assign,
-    Bits,
-    Convert,
-    Expr,
-    Fold,
-    Literal,
-    Load,
-    Name,
-    Parameter,
-    Position,
-    Select,
-    Test,
-    TileLoad,
-)
+from fusekit.lower.program import Assign, Fold, Load, Test, TileLoad
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of, unrounded
 from fusekit.lower.target import lifted

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fusekit.dtypes import F32, DType
-from fusekit.lower.program import Apply, Assign, Combine, Convert, Load, Name, Program, Statement
+from fusekit.lower.expressions import Apply, Convert, Name
+from fusekit.lower.program import Assign, Combine, Load, Program, Statement
 from fusekit.lower.scalars import HALVES
 from fusekit.lower.uses import reads, walk
 

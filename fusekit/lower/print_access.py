@@ -29,10 +29,10 @@ class AccessPrinter(Printer):
         self.exact = exact
         self.program, self.vectors, self.values = program, vectors, values
         self.count = program.lanes.extent if program.lanes else 1
-        vectors_of = Load | Assign | Test | TileLoad
-        self.lane_names = {s.name for s in walk(program.body) if isinstance(s, vectors_of) and s.lanes}
+        statements = list(walk(program.body))
+        self.lane_names = {s.name for s in statements if isinstance(s, Load | Assign | Test | TileLoad) and s.lanes}
         self.inside: dict[str, str] = {}
-        loads = [s for s in walk(program.body) if isinstance(s, Load) and s.lanes]
+        loads = [s for s in statements if isinstance(s, Load) and s.lanes]
         self.packed = packed(program, [s.name for s in loads if self.is_packable(s)])
 
     def vectors_in(self, names: Iterable[str]) -> bool:

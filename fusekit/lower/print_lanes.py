@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
+from fusekit.lower.expressions import Literal, Name, Parameter
 from fusekit.lower.printing import Line
-from fusekit.lower.program import Accumulate, Assign, Finish, Literal, Name, Parameter, Statement, Test
+from fusekit.lower.program import Accumulate, Assign, Finish, Statement, Test
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 Text = tuple[str, tuple[NodeId, ...]]

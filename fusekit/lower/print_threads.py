@@ -20,7 +20,7 @@ from fusekit.lower.program import Combine, Deliver, Fold, Hold, LaunchAxis, Prog
 from fusekit.lower.uses import walk
 
 if TYPE_CHECKING:
-    from fusekit.lower.print_cuda import CudaPrinter
+    from fusekit.lower.print_folds import FoldPrinter
 
 WARP = 32
 WIDEST = 16
@@ -160,7 +160,7 @@ def _padded(size: int) -> int:
 class Threads:
     """Prints the combines of one program."""
 
-    printer: CudaPrinter
+    printer: FoldPrinter
 
     @property
     def block(self) -> list[LaunchAxis]:

@@ -11,20 +11,8 @@ from fusekit.ids import NodeId
 from fusekit.index import Form, print_form
 from fusekit.ir import Graph, Guard
 from fusekit.lower import scalars
-from fusekit.lower.program import (
-    Apply,
-    Bits,
-    Cases,
-    Convert,
-    Expr,
-    Literal,
-    Name,
-    Outside,
-    Parameter,
-    Position,
-    Select,
-    Statement,
-)
+from fusekit.lower.expressions import Apply, Bits, Convert, Expr, Literal, Name, Outside, Parameter, Position, Select
+from fusekit.lower.program import Cases, Statement
 
 WIDTH = 118
 Line = tuple[str, tuple[NodeId, ...]]

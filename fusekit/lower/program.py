@@ -3,9 +3,9 @@
 ::
 
     Program   = params, body, axes, lanes
-    Statement = Load | Assign | Test | Store | Snapshot | If | For | Stop
+    Statement = Load | Assign | Test | Store | Snapshot | Hold | Deliver | Buffer | If | For | Stop
               | Init | Accumulate | Combine | Finish | Sync | Tile | TileStore | TileLoad
-    Expr      = Name | Literal | Parameter | Position | Convert | Bits | Apply | Select | Outside
+    Expr      = as fusekit.lower.expressions has them
 
 A scalar of dtype bf16 or f16 is held as the float32 of the same value; loads widen it and stores narrow it.
 Positions and addresses are index forms over loop variables, the axes of the launch, the graph's parameters, and
@@ -25,101 +25,13 @@ from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.ir import Guard, Number, Parallel
-from fusekit.ops import Scalar
+from fusekit.lower.expressions import Expr
 
 ZERO = Form()
 # An "or" of "and"s of (name of a Test, must it hold?).
 Case = frozenset[tuple[str, bool]]
 Cases = frozenset[Case]
 ALWAYS: Cases = frozenset([frozenset()])
-
-
-# ---- expressions --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A scalar that an earlier statement made."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    value: bool | int | float
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A number that the caller passes, as a scalar of ``dtype``."""
-
-    number: Number
-    dtype: DType
-
-    @property
-    def name(self) -> str:
-        return f"n{self.number.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """``start + step * form``: an element of an arange; a start or step may be a number that the caller passes."""
-
-    form: Form
-    start: int | float | Number
-    step: int | float | Number
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Convert:
-    """torch's conversion between dtypes."""
-
-    of: Name
-    source: DType
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Bits:
-    """The same bits, read as another dtype of the same width."""
-
-    of: Name
-    source: DType
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """A pointwise op; ``operands`` are converted to ``scalar.operands`` already."""
-
-    scalar: Scalar
-    operands: tuple[Name | Convert, ...]
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """``inside`` where the test holds, else ``outside``."""
-
-    test: str
-    inside: Name
-    outside: Name
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """Is the integer neither in ``[low, high)`` nor ``ignore``?"""
-
-    of: str
-    low: int
-    high: int
-    ignore: int | None = None
-
-
-Expr = Name | Literal | Parameter | Position | Convert | Bits | Apply | Select | Outside
 
 
 # ---- statements ---------------------------------------------------------------------------------------------------

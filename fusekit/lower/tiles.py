@@ -97,8 +97,9 @@ class _Maker:
             for loops in (self.loops, fill)
         )
         index = self._at(wanted, self.loops)
-        # What the index does not tell, the place in the tile need not: the first of all places that hold the element.
-        told = frozenset[Var]().union(*(form.free for form, n in zip(index, self._shape(one), strict=True) if n != 1))
+        # What the index does not tell, the place in the tile need not: the first of all places that hold the element,
+        # of those that this block has filled.
+        told = blocks.union(*(form.free for form, n in zip(index, self._shape(one), strict=True) if n != 1))
         at = substitute(at, {var: Form() for var in at.free - told})
         return Shared(one.tensor, tile, index, at, fill, self._at(wanted, fill), slot)
 

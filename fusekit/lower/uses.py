@@ -7,28 +7,19 @@ from typing import assert_never
 
 from fusekit.index import Form
 from fusekit.ir import Number
+from fusekit.lower.expressions import Apply, Bits, Convert, Expr, Literal, Name, Outside, Parameter, Position, Select
 from fusekit.lower.program import (
     Accumulate,
-    Apply,
     Assign,
-    Bits,
     Buffer,
     Combine,
-    Convert,
     Deliver,
-    Expr,
     Finish,
     For,
     Hold,
     If,
     Init,
-    Literal,
     Load,
-    Name,
-    Outside,
-    Parameter,
-    Position,
-    Select,
     Snapshot,
     Statement,
     Stop,

@@ -7,9 +7,9 @@ from functools import lru_cache
 from fusekit.index import Form
 from fusekit.ir import Layout
 from fusekit.memory.inverse import NEVER, UNKNOWN, Kind, Relation, locate, nested
-from fusekit.memory.overlap import has_internal_overlap, meets
+from fusekit.memory.overlap import meets
 
-__all__ = ["Kind", "Relation", "has_internal_overlap", "locate", "nested", "relate"]
+__all__ = ["Kind", "Relation", "locate", "nested", "relate"]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -27,6 +27,7 @@ MEMORY = frozenset({
 REFUSED = "refused-by"
 MOST_NAMES = 6
 MOST_ALIKE = 2  # pairs of a load and a store that one remedy protects
+_ID = re.compile(r"[\^@]\w[\w.]*\w|[\^@]\w|\$\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,10 @@ def kind_of_reason(reason: Reason) -> str:
 
 
 def sentence_of(reason: Reason, graph: Graph, before: Graph | None = None) -> str:
-    """The sentence, each ``^1`` with its name before it, each ``@2`` as the letter that the pictures show."""
-    return re.sub(r"[\^@]\w[\w.]*\w|[\^@]\w", lambda found: titles((NodeId(found[0]),), graph, before), str(reason))
+    """The sentence, each ``^1`` with its name before it, ``@2`` and ``$3`` as the pictures have them."""
+    return re.sub(
+        r"[\^@]\w[\w.]*\w|[\^@]\w|\$\d+", lambda found: titles((NodeId(found[0]),), graph, before), str(reason)
+    )
 
 
 def titles(nodes: tuple[NodeId, ...], graph: Graph, before: Graph | None = None) -> str:

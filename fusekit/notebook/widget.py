@@ -55,6 +55,11 @@ class Stepper(anywidget.AnyWidget):
     def state(self) -> State:
         return self._state
 
+    @property
+    def exploration(self) -> Explored:
+        """What is shown now: the first one, or what a what-if made of it."""
+        return self._x
+
     def show(self, step: str | int | None = None, **wanted: object) -> None:
         """Move to a step by name or number and set ``view``, ``since``, ``selected``, ``query``, ``pane`` …"""
         asked = wanted if step is None else {"step": step, **wanted}
@@ -111,13 +116,13 @@ class Stepper(anywidget.AnyWidget):
         return result
 
     def _show_branch(self, branch: Branch) -> Told:
-        """Another exploration in the same place: the step of the same name, the same view, nothing selected."""
+        """Another exploration in the same place: the step of that name, else the one before; nothing selected."""
         is_other, self._branch = branch.now is not self._x, branch
         if is_other:
             name, at = self._shown.steps[self._state.step].name, self._state
             self._x, self._shown, self._drawn = branch.now, document(branch.now), {}
             names = [step.name for step in self._shown.steps]
-            asked = {"step": names.index(name) if name in names else len(names) - 1, "view": at.view, "pane": at.pane}
+            asked = {"step": names.index(name) if name in names else at.step - 1, "view": at.view, "pane": at.pane}
             self._state = moved(start(self._shown), self._shown, asked | {"quiet": at.quiet})
         with self.hold_sync():
             if is_other:

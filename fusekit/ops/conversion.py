@@ -39,4 +39,3 @@ ENTRIES = {
     "_to_copy.default": Entry(f"self, *, {_FACTORY}, non_blocking=False, memory_format=None", _to_copy),
     "copy.default": Entry("self, src, non_blocking=False", _copy_from),
 }
-COPIES = frozenset(f"aten.{name}" for name in ENTRIES)

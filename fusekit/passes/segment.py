@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from fusekit.ids import NodeId
 from fusekit.ir import SEGMENTED, UNSEGMENTED, Graph, Invariant, PassResult
-from fusekit.passes.segments.decided import check_apart, put_in_order, put_together
+from fusekit.passes.segments.decided import check_apart, check_there, put_in_order, put_together
 from fusekit.passes.segments.merge import Limits, Merger
 from fusekit.passes.segments.sharing import cost, readers, shared
 from fusekit.passes.segments.stored import with_cuts, with_loops
@@ -49,6 +49,7 @@ class SegmentOps:
 
     def __call__(self, graph: Graph) -> PassResult:
         merger = self._stored_once(self._merged(with_loops(with_cuts(graph, self.cuts))))
+        check_there(merger, self.together, (*self.apart, *self.order))
         draft = merger.graph.draft(self.name)
         rows = write(graph, draft, merger)
         return replace(draft.finish(self.ensures), merges=rows)
@@ -59,11 +60,16 @@ class SegmentOps:
             found = readers(merger, self.again)
             if not found:
                 break
-            other = self._merged(shared(merger.graph, found))
-            if self.again and cost(other) >= cost(merger):
+            stored = shared(merger.graph, found)
+            other = self._merged(stored)
+            if self.again and cost(other) >= cost(merger) and not self._asks_for(stored, merger.graph):
                 break
             merger = other
         return merger
+
+    def _asks_for(self, stored: Graph, before: Graph) -> bool:
+        """Has a person decided about a store that is new?"""
+        return any(root in stored and root not in before for roots in (*self.apart, *self.order) for root in roots)
 
     def _merged(self, graph: Graph) -> Merger:
         apart = tuple(map(frozenset[NodeId], self.apart))

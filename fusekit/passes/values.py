@@ -186,10 +186,6 @@ def _put(form: Form, index: Index, shape: tuple[int, ...]) -> Form:
     return substitute(form, {Var(f"i{k}", n): index[k] for k, n in enumerate(shape) if n > 1})
 
 
-def put_guards(where: Iterable[Guard], index: Index, shape: Sequence[int]) -> tuple[Guard, ...]:
-    return tuple(Guard(_put(g.form, index, tuple(shape)), g.extent) for g in where)
-
-
 def broadcast_index(shape: Sequence[int], index: Index) -> Index:
     """The index at which an operand of ``shape`` is read when the result is wanted at ``index``."""
     lead = len(index) - len(shape)

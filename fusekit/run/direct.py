@@ -14,7 +14,7 @@ import torch
 
 from fusekit.run.decode import Leaves, Scalar
 from fusekit.run.memory import Blocks, Place
-from fusekit.run.outputs import Ending, Returned, step_versions
+from fusekit.run.outputs import Cut, Ending, Returned, off, step_versions
 
 Cells = list[int | float]  # addresses of blocks by number, then the graph's numbers
 Maker = Callable[[Sequence[torch.Tensor], Sequence[Scalar], Leaves, Sequence[object], Sequence[object]], object]
@@ -68,7 +68,7 @@ class Direct(NamedTuple):
 
 def direct(blocks: Blocks, ending: Ending, launches: Sequence[Launch]) -> Direct | None:
     """The short way; None where the plan needs the general one. Launches of the plan are all of these."""
-    if ending.relayout or any(place.home is None for place in ending.written) or any(r.data for r in ending.returned):
+    if ending.relayout or any(place.home is None for place in ending.written):
         return None
     outputs = _outputs(blocks, ending)
     addresses = _addresses(blocks)
@@ -140,7 +140,7 @@ def _output(blocks: Blocks, leaf: Returned, seen: set[int]) -> Maker | None:
     if place is None or place.fixed is None:
         return None
     if not blocks.fresh[place.block]:
-        return _view_of_input(blocks, place)
+        return _view_of_input(blocks, place, leaf.cut)
     if place.block in seen or blocks.whole.get(place.block) != place:
         return None
     seen.add(place.block)
@@ -148,7 +148,7 @@ def _output(blocks: Blocks, leaf: Returned, seen: set[int]) -> Maker | None:
     return lambda tensors, numbers, leaves, made, out: made[block]
 
 
-def _view_of_input(blocks: Blocks, place: Place) -> Maker | None:
+def _view_of_input(blocks: Blocks, place: Place, cut: Cut) -> Maker | None:
     """A view at so many elements from the start of the input that it is a view of."""
     home = place.home
     if home is None or place.fixed is None:
@@ -160,7 +160,7 @@ def _view_of_input(blocks: Blocks, place: Place) -> Maker | None:
     shape, strides, shift = place.shape, place.strides, apart // place.width
 
     def view(tensors: Sequence[torch.Tensor], *_: object) -> torch.Tensor:
-        owner = tensors[home]
+        owner = off(tensors[home], cut)
         return owner.as_strided(shape, strides, owner.storage_offset() + shift)
 
     return view

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import torch
 
@@ -14,20 +15,23 @@ from fusekit.ops.extern import bumps_versions
 from fusekit.run.decode import Leaves, Reader, reader
 from fusekit.run.memory import Blocks, Memory, Place, is_at, place_of
 
+Cut = Literal["", "detach", "data"]
+
 
 @dataclass(frozen=True, slots=True)
 class Returned:
     """How one output leaf is made.
 
     ``input``: the number of the input that it is; else ``place``: a view, ``twin`` the earlier leaf that is the same
-    object; else ``constant`` reads it from the call. ``data``: the view has a version counter of its own.
+    object; else ``constant`` reads it from the call. ``cut``: how the view is taken off its argument's gradients,
+    "detach", or off its version counter as well, "data".
     """
 
     input: int | None = None
     place: Place | None = None
     twin: int | None = None
     constant: Reader | None = None
-    data: bool = False
+    cut: Cut = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def _returned(
         return Returned(input=number)
     found = place_of(graph, blocks.number, tensor)
     place = found if place is None else place._replace(home=found.home)
-    return Returned(place=place, twin=seen.get(tensor), data=_is_data(graph, tensor))
+    return Returned(place=place, twin=seen.get(tensor), cut=_cut_of(graph, tensor))
 
 
 def input_of(graph: Graph, tensor: NodeId) -> int | None:
@@ -111,7 +115,7 @@ def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
             tensor = graph.operands(op)[operand]
             if not graph.is_value(tensor):
                 place = place_of(graph, blocks.number, tensor)
-                if not blocks.fresh[place.block] and not _is_data(graph, tensor):
+                if not blocks.fresh[place.block] and _cut_of(graph, tensor) != "data":
                     found[place] = None
     return tuple(found)
 
@@ -127,21 +131,28 @@ def _steps_versions(target: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(full, "ADInplaceOrView")
 
 
-_OWN_COUNTER = ("aten.data.default", "aten._unsafe_view.default")
+_CUTS: dict[str, Cut] = {
+    "aten.detach.default": "detach",
+    "aten.data.default": "data",
+    "aten._unsafe_view.default": "data",
+}
 
 
-def _is_data(graph: Graph, tensor: NodeId) -> bool:
-    """Is it reached through ``.data`` or the like, which has a version counter of its own?"""
+def _cut_of(graph: Graph, tensor: NodeId) -> Cut:
+    """How the views from an argument to ``tensor`` take it off the argument: the strongest of them."""
     block = graph.block_of(tensor)
+    found: Cut = ""
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
-        if graph.op(op).target in (INPUT, *_OWN_COUNTER):
-            return graph.op(op).target != INPUT
+        target = graph.op(op).target
+        found = _CUTS.get(target, found)
+        if target == INPUT or found == "data":
+            break
         number = dict(graph.op(op).same).get(graph.results(op).index(tensor))
         operands = graph.operands(op)
         viewed = next((t for t in operands if graph.block_of(t) == block), NodeId(""))
         tensor = viewed if number is None else operands[number]
-    return False
+    return found
 
 
 def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
@@ -161,8 +172,8 @@ def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:
         elif leaf.twin is not None:
             out.append(out[leaf.twin])
         else:
-            made = odd[leaf.place.block] if leaf.place.block in odd else _rebuild(leaf.place, memory, first)
-            out.append(made.data if leaf.data else made)
+            odd_one = odd.get(leaf.place.block)
+            out.append(_rebuild(leaf.place, memory, first, leaf.cut) if odd_one is None else odd_one)
     return out
 
 
@@ -197,13 +208,17 @@ def _relayout(memory: Memory, k: int, place: Place) -> None:
     old = memory.blocks.inputs[k]
     shift = tensor.storage_offset() * old.width - old.start(memory.numbers)  # the block's first byte, in its storage
     offset = (place.start(memory.numbers) + shift) // place.width
-    tensor.as_strided_(place.shape, place.strides, offset)
+    with torch.no_grad():
+        tensor.as_strided_(place.shape, place.strides, offset)
 
 
-def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor]) -> torch.Tensor:
-    """A view of the argument that holds the place, or of the block's first output: as in eager they share a version."""
+def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor], cut: Cut) -> torch.Tensor:
+    """A view of the argument that holds the place, or of the block's first output: as in eager they share a version.
+
+    It is made in the caller's own grad mode: one made without it could not be written under it later.
+    """
     if not memory.blocks.fresh[place.block]:
-        owner = memory.tensors[_owner(memory, place)]
+        owner = off(memory.tensors[_owner(memory, place)], cut)
         storage = owner.untyped_storage()
         shift = memory.address(place.block) - storage.data_ptr() if storage.nbytes() else 0
         return view_of(owner, place.start(memory.numbers) + shift, place)
@@ -212,6 +227,13 @@ def _rebuild(place: Place, memory: Memory, first: dict[int, torch.Tensor]) -> to
         base = first[place.block] = _first(place, memory)
         return base
     return view_of(base, place.start(memory.numbers), place)
+
+
+def off(tensor: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """What a view is taken of, so that it is cut off like eager's."""
+    if not cut:
+        return tensor
+    return tensor.detach() if cut == "detach" else tensor.data
 
 
 def _odd_outputs(ending: Ending, memory: Memory) -> dict[int, torch.Tensor]:

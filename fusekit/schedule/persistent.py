@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from fusekit.domains import reductions
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.schedule.base import (
@@ -27,11 +26,10 @@ from fusekit.schedule.base import (
     split_order,
     start,
 )
-from fusekit.schedule.look import VECTOR_BYTES, Look, folds_alike, larger_root, look
+from fusekit.schedule.look import VECTOR_BYTES, Look, look
 from fusekit.schedule.phases import reads_again
-from fusekit.schedule.pointwise import flat
 from fusekit.schedule.record import Placements, Schedule
-from fusekit.schedule.reduction import cpu_rows, is_inner
+from fusekit.schedule.reduction import folds_apart, is_inner, without_blocks
 from fusekit.why import Reason
 
 ODD_ROW = 1024  # elements from which a row that no vector divides is worth aligned vectors
@@ -54,20 +52,14 @@ class Persistent:
     blocks: int = 0
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
-        if not (found := reductions(graph, segment)):
-            return Reason.of("no-reduction")
-        if larger := larger_root(graph, segment):
-            return Reason.of("store-is-larger", op=larger, reduction=found[0])
-        if differ := folds_alike(graph, segment):
-            return Reason.of("folds-differ", first=differ[0], second=differ[1])
+        if why := folds_apart(graph, segment):
+            return why
         return None if reads_again(graph, segment) else Reason.of("reads-once")
 
     def schedule(self, graph: Graph, segment: NodeId, target: Target) -> Schedule:
         seen = looked(look(graph, segment))
-        if target == "cpu":
-            return cpu_rows(seen)
-        if not seen.reference.reduced:  # a fold over no dimension
-            return flat(seen, 256, 1)
+        if plain := without_blocks(seen, target):
+            return plain
         return self.inner(graph, segment, seen) if is_inner(seen) else self._outer(seen)
 
     def inner(self, graph: Graph, segment: NodeId, seen: Look) -> Schedule:

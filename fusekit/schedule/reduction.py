@@ -53,22 +53,16 @@ class Reduction:
     blocks: int = 512
 
     def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
-        if not (found := reductions(graph, segment)):
-            return Reason.of("no-reduction")
-        if larger := larger_root(graph, segment):
-            return Reason.of("store-is-larger", op=larger, reduction=found[0])
-        if differ := folds_alike(graph, segment):
-            return Reason.of("folds-differ", first=differ[0], second=differ[1])
+        if why := folds_apart(graph, segment):
+            return why
         if again := reads_again(graph, segment):
             return Reason.of("reads-again", op=again[1], reduction=again[0])
         return None
 
     def schedule(self, graph: Graph, segment: NodeId, target: Target) -> Schedule:
         seen = looked(look(graph, segment))
-        if target == "cpu":
-            return cpu_rows(seen)
-        if not seen.reference.reduced:  # a fold over no dimension
-            return flat(seen, self.threads, 1)
+        if plain := without_blocks(seen, target):
+            return plain
         return self._inner(seen) if is_inner(seen) else self._outer(seen)
 
     def _inner(self, seen: Look) -> Schedule:
@@ -96,6 +90,24 @@ class Reduction:
         steps = ceil_div(rows, down * self.unroll)
         chain.split(3, down).split(3, self.unroll).split(3, max(ceil_div(steps, blocks), 1))
         return chain.reorder((0, 3, 4, 5, 6, 1, 2)).done(B, BY, S, U, TY, T, V)
+
+
+def folds_apart(graph: Graph, segment: NodeId) -> Reason | None:
+    """Why the segment is not one space that its reductions fold alike; None where it is."""
+    if not (found := reductions(graph, segment)):
+        return Reason.of("no-reduction")
+    if larger := larger_root(graph, segment):
+        return Reason.of("store-is-larger", op=larger, reduction=found[0])
+    if differ := folds_alike(graph, segment):
+        return Reason.of("folds-differ", first=differ[0], second=differ[1])
+    return None
+
+
+def without_blocks(seen: Look, target: Target) -> Schedule | None:
+    """The schedule of rows where no threads fold together: on a CPU, and where a fold is over no dimension."""
+    if target == "cpu":
+        return cpu_rows(seen)
+    return None if seen.reference.reduced else flat(seen, 256, 1)
 
 
 def is_inner(seen: Look) -> bool:

@@ -74,8 +74,18 @@ class Transpose:
         return chain.done(first, S, S, S)
 
     def _tiled(self, graph: Graph, segment: NodeId, seen: Look) -> list[NodeId]:
-        """Loaded values that are read across."""
+        """Loaded values that are read across. None where elements swap places in memory: iterations that are paired
+        need no snapshot, and a tile is filled before it is known which iteration of a pair works."""
         rows, columns = self._sides(seen)
         places = {a.place for a in seen.accesses if seen.step(a, columns) and abs(seen.step(a, rows) or 0) == a.width}
-        loads = (op for op in graph.members(segment) if graph.op(op).target == "fk.load")
+        loads = [op for op in graph.members(segment) if graph.op(op).target == "fk.load"]
+        stored = {_elements(graph, a.place) for a in seen.accesses if a.is_store}
+        if any(_elements(graph, place) in stored for place in places):
+            return []
         return [graph.results(op)[0] for op in loads if graph.operands(op)[0] in places]
+
+
+def _elements(graph: Graph, place: NodeId) -> tuple[object, ...]:
+    """What memory a tensor covers, in whatever order of its dimensions."""
+    layout = graph.layout(place)
+    return graph.block_of(place), layout.offset, tuple(sorted(layout.axes()))

@@ -8,14 +8,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-# Overloads that write operands which their schema does not mark: name -> (operand positions, position of the flag
-# that says whether). Read from aten/src/ATen/native/Normalization.cpp.
-HIDDEN = {
-    "aten::native_batch_norm": ((3, 4), 5),
-    "aten::cudnn_batch_norm": ((3, 4), 5),
-    "aten::miopen_batch_norm": ((3, 4), 5),
-}
-
+from fusekit.ops.extern import hidden_writes
 
 # How many results eager gives where autograd needs none of the rest, though fakes give a tensor for each.
 _DEFINED = {"aten::mkldnn_rnn_layer": 3}
@@ -52,8 +45,7 @@ def is_written(func: OpOverload, args: Sequence[Any], position: int, argument: t
     """Does the call write the operand at this schema position?"""
     if argument.alias_info is not None and argument.alias_info.is_write:
         return True
-    positions, flag = HIDDEN.get(func._schema.name, ((), 0))
-    return position in positions and len(args) > flag and bool(args[flag])
+    return position in hidden_writes(str(func), tuple(args))
 
 
 def operands(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:

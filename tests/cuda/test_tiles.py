@@ -106,3 +106,14 @@ def test_a_tile_by_hand_is_right_or_refused(loop: str, axes: str, strides: str, 
         return
     assert "tile" in x.kernels[0].source
     assert x.check().ok
+
+
+def test_blocks_read_of_a_tile_what_they_filled_themselves():
+    """A tile over an axis of blocks that its value does not hang on: each block fills another place of its own tile."""
+    tile = "share(%w.in, after=2, loop=parallelize(BIDy, BIDx), axes=[0], strides=[1])"
+    chain = f"split(0, 5).merge(0).parallelize(BIDy, BIDx).persist().loads(top).{tile}"
+    given = tuple(replace(p, given=(("$0", chain),)) if isinstance(p, SchedulePass) else p for p in PIPELINE)
+    args, options = (torch.randn(5, 8), torch.randn(8)), fk.Options(backend="sim", passes=given)
+    x = fk.explore(lambda x, w: torch.nn.functional.rms_norm(x.add_(w), (8,), w), *args, options=options)
+    assert "load_shared_f32(" in x.kernels[0].source
+    assert x.check().ok

@@ -89,3 +89,11 @@ def test_arrows_pass_beside_boxes() -> None:
             for t in range(1, 20):
                 at = x0 + (x1 - x0) * t / 20, y0 + (y1 - y0) * t / 20
                 assert not (x + 1 < at[0] < x + w - 1 and y < at[1] < y + h), "an arrow runs through a box"
+
+
+def test_many_pairs_with_one_remedy_are_one_example_and_a_count() -> None:
+    x = fk.explore(lambda a: a.copy_(a.flip(0) + a.t()), torch.rand(65, 65))
+    (kernel,) = x.kernels
+    words = re.findall(r"<text[^>]*>(.*?)</text>", x.diagram(view="segments").svg)
+    assert len(kernel.races) > 60 and sum("load a[" in text for text in words) <= 3
+    assert any(re.fullmatch(r"and \d+ pairs more", text.strip()) for text in words), words

@@ -168,3 +168,25 @@ def test_the_sign_of_a_zero_that_a_maximum_finds_is_not_promised() -> None:
         return torch.maximum(b.abs().neg(), b), torch.minimum(b, -b), b.clamp(min=0)
 
     _check(fn, lambda: [torch.tensor([0.0, -0.0, 1.0])])
+
+
+def test_views_of_one_of_two_storages_stay_on_it() -> None:
+    """A copy of an expanded tensor's part to another part of the same bytes is nothing, if both are on one storage."""
+
+    def fn(a, b):
+        t = b.expand(2, 3)
+        t[..., 1:] = t[..., :-1]
+        return a + 1
+
+    _check(fn, _twins(()))
+
+
+def test_a_plan_serves_arguments_that_start_elsewhere_in_their_storage() -> None:
+    """What select_scatter makes starts where its memory does, whatever the offset of the argument that was recorded."""
+
+    def fn(a):
+        t = torch.select_scatter(a, a[0], 0, 0)
+        return t.relu_(), t[1:], a
+
+    memory = torch.arange(14.0) - 5
+    _check(fn, lambda: [memory.clone().as_strided((3, 3), (3, 1), 2)], lambda: [memory.clone()[:9].view(3, 3)])

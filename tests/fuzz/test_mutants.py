@@ -14,8 +14,8 @@ from fusekit.memory import Kind
 from fusekit.testing.fuzz_seed import Job, run_seed
 from fusekit.testing.fuzz_state import Failure
 
-emit, functionalize, versions = (
-    import_module(f"fusekit.passes.{name}") for name in ("emit", "functionalize", "versions")
+order, functionalize, versions = (
+    import_module(f"fusekit.passes.{name}") for name in ("order", "functionalize", "versions")
 )
 hazards, kernel, remedies = (import_module(f"fusekit.lower.{name}") for name in ("hazards", "kernel", "remedies"))
 outputs, plan = (import_module(f"fusekit.run.{name}") for name in ("outputs", "plan"))
@@ -107,7 +107,7 @@ def versions_stand_still(patch: Patch) -> None:
 @mutant
 def orders_are_left_out(patch: Patch) -> None:
     """A store, or a library call, does not wait for those before it on the same bytes."""
-    patch.setattr(emit.Emitter, "_after", lambda *args, **kwargs: None)
+    patch.setattr(order.Orders, "follow", lambda *args, **kwargs: None)
 
 
 @mutant

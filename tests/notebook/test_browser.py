@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from fusekit.draw import LIGHT
 from fusekit.notebook import document
 from fusekit.notebook import page as page_of
 from fusekit.notebook.report import pictures
@@ -119,6 +120,34 @@ class TestPage:
             page.locator(".fk-change.fk-removed").count()
         )
 
+    def test_a_row_of_the_merge_log_selects_both_and_stays_in_sight(self, open_page):
+        page = open_page(several(), "#step=segment").page
+        page.locator("[data-tab=merges]").click()
+        rows = next(step.merges for step in document(several()).steps if step.name == "segment")
+        assert page.locator(".fk-merge").count() == len(rows)
+        place = next(k for k, row in enumerate(rows) if row.nodes == ("$0", "$1"))
+        page.locator(".fk-merge").nth(place).click()
+        lit = {e.get_attribute("data-op") for e in page.locator(".fk-picture g.cluster.fk-lit").all()}
+        assert lit == {"$0", "$1"} and page.locator(".fk-merge.fk-lit").count() == 1
+        page.locator("[data-tab=why]").click()
+        assert page.locator(".fk-apart h3").inner_text() == "Why S0 and S1 are two"
+        assert "in place of that library call" in page.locator(".fk-apart").inner_text()
+
+    def test_two_segments_say_why_they_are_two(self, open_page):
+        page = open_page(several(), "#step=segment").page
+        page.locator(".fk-picture [id$='$0-tab']").click()
+        assert page.locator(".fk-apart").count() == 0
+        page.locator(".fk-picture [id$='$1-tab']").click(modifiers=["Shift"])
+        assert page.locator(".fk-apart h3").inner_text() == "Why S0 and S1 are two"
+        assert page.locator(".fk-wish").is_hidden(), "a page has no kernel to ask"
+
+    def test_the_race_record_has_the_hazards_bar(self, open_page):
+        page = open_page(aliased()).page
+        row = page.locator(".fk-kernel .fk-races button").first
+        assert "is loaded by" in row.inner_text()
+        color = row.evaluate("(e) => getComputedStyle(e).borderLeftColor")
+        assert color == "rgb({}, {}, {})".format(*bytes.fromhex(LIGHT["hazard"].removeprefix("#")))
+
     def test_search_walks_the_hits(self, open_page):
         page = open_page(aliased(), "#step=trace").page
         page.locator("input[type=search]").fill("op:aten")
@@ -133,6 +162,13 @@ class TestPage:
             page.get_by_role("button", name="svg", exact=True).click()
         assert saved.value.suggested_filename == f"in_place.{aliased().steps[-1].name}.svg"
         assert saved.value.path().read_text("utf-8").startswith("<svg")
+
+    def test_fit_brings_everything_into_view(self, open_page):
+        page = open_page(aliased(), size=(1100, 460)).page
+        drawing, stage = page.locator(".fk-picture svg"), page.locator(".fk-stage")
+        assert drawing.bounding_box()["height"] > stage.bounding_box()["height"], "it begins at a size that can be read"
+        page.get_by_role("button", name="fit", exact=True).click()
+        assert drawing.bounding_box()["height"] <= stage.bounding_box()["height"]
 
     def test_ids_are_unique_and_two_pictures_do_not_meet(self, open_page):
         page = open_page(aliased()).page
@@ -213,6 +249,7 @@ def test_two_widgets_in_jupyterlab(browser, tmp_path, root):
         first, second = page.locator(".fk-stepper").nth(0), page.locator(".fk-stepper").nth(1)
         _steps_alone(page, first, second)
         _asks_python(page, first)
+        _wishes(first)
         _follows_the_theme(page, first)
         assert page.evaluate(UNIQUE_IDS.replace("'[id]'", "'.fk-stepper [id]'")) == 0
         assert not wrong
@@ -237,6 +274,25 @@ def _asks_python(page, first) -> None:
         first.locator(f"[data-result={what}][data-status=ok]").wait_for(timeout=60_000)
     first.locator("[data-open=check]").click()
     assert first.locator(".fk-details tbody tr").count() > 3
+
+
+def _wishes(first) -> None:
+    """A wish shows another exploration in the same place, an illegal one its error, and back is the first again."""
+    kernels = first.locator(".fk-strip b").first
+    assert kernels.inner_text() == "1"
+    first.locator(".fk-stage").press("End")
+    first.locator(".fk-picture [id$='$0-tab']").click()
+    first.locator("[data-wish=split]").click()
+    first.locator("[data-wish=back]").wait_for(timeout=60_000)
+    assert "kernels 1 → 2" in first.locator(".fk-counts").inner_text() and kernels.inner_text() == "2"
+    assert "what if split='$0'" in first.locator(".fk-signature").inner_text()
+    first.locator(".fk-picture [id$='$0-tab']").click()
+    first.locator("[data-wish=split]").click()
+    first.locator(".fk-error").wait_for(timeout=60_000)
+    assert first.locator(".fk-error dt").all_inner_texts() == ["what", "where", "how to mend"]
+    first.locator("[data-wish=back]").click()
+    first.locator("[data-wish=back]").wait_for(state="detached", timeout=60_000)
+    assert kernels.inner_text() == "1"
 
 
 def _follows_the_theme(page, first) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from itertools import combinations
 
 import pytest
@@ -106,6 +107,15 @@ def test_any_two_segments_say_why_they_are_two():
     assert told.sentence == "mm is a library call, which no kernel takes in" and "in place of" in told.change
     for one in shown.apart:
         assert one.sentence in str(x.why(one.first, one.second)[0].reason) and "; " not in one.change
+
+
+def test_sentences_name_segments_and_blocks_as_the_pictures_do():
+    x = explore(lambda a, w: (a.exp() @ w).exp() @ w + a.exp(), torch.rand(33, 33), torch.rand(33, 33))
+    shown = document(x)
+    sentences = [one.sentence for one in (*shown.apart, *shown.steps[-2].said)]
+    sentences += [one.because for step in shown.steps for one in step.merges]
+    assert any("must run after S0" in text for text in sentences), sentences
+    assert not any(re.search(r"\$\d|(?<!block [A-Z] )@\d", text) for text in sentences)
 
 
 def test_a_change_stands_apart_from_its_reason():

@@ -156,6 +156,12 @@ def test_a_wish_shows_another_exploration_and_back_the_first(stepper):
     assert stepper._x is aliased()
 
 
+def test_without_its_step_the_page_stands_at_the_one_before(stepper):
+    move(stepper, step=len(aliased().steps) - 1)
+    *_, told = say(stepper, {"ask": "what if", "wish": "without", "nodes": ["schedule"]})
+    assert told["document"]["steps"][told["where"]["step"]]["name"] == "segment"
+
+
 def test_a_wish_that_is_not_legal_moves_nothing(stepper):
     told = say(stepper, {"ask": "what if", "wish": "split", "nodes": ["%a"]})
     assert [set(state) for state in told] == [{"told"}, {"told"}]
@@ -169,7 +175,9 @@ def test_pictures_are_those_of_the_exploration_that_is_shown(stepper):
     before = stepper.svg(step, "segments", False)
     assert stepper.what_if(split="$0").status == "ok"
     assert stepper.svg(step, "segments", False) != before
+    assert stepper.exploration.decisions == ("split='$0'",)
     stepper.back()
+    assert stepper.exploration is aliased()
     assert stepper.svg(step, "segments", False) == before
 
 

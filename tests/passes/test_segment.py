@@ -202,3 +202,86 @@ def test_the_record_is_the_same_in_every_process(tmp_path) -> None:
         assert not done.returncode, done.stderr
         texts.add(done.stdout)
     assert len(texts) == 1 and len(texts.pop()) > 1000
+
+
+def parts_and_a_sum(a, b):
+    x, y, z = a.chunk(3, 1)
+    x += y
+    y *= z
+    z.sub_(x)
+    b += a[1].sum()
+    a[:1].copy_(a[1:2])
+    return a
+
+
+def halves_and_a_sum(a, b):
+    s = a[0].sum()
+    a[:, :3].add_(s)
+    a[:, 3:].mul_(a[0].amax())
+    b.copy_(a.sum(1))
+    return a.mean()
+
+
+@pytest.mark.parametrize("column", [None, 0, 4])
+@pytest.mark.parametrize("fn", [parts_and_a_sum, halves_and_a_sum], ids=lambda f: f.__name__)
+def test_stores_in_a_circle_share_a_sum(fn, column) -> None:
+    """Stores that each read what another one writes are one launch: where no loops hold its sum too, that is stored."""
+    a = torch.linspace(-2, 3, 45).reshape(5, 9)
+    args = (a, torch.ones(5) if column is None else a[:, column])
+    x = fk.explore(fn, *args)
+    assert x.check()
+    assert x.summary().extern_calls == 0 and all(s.kernel or s.scheduler == "alias" for s in x.segments)
+
+
+# ---- what is permuted after a reduction
+
+
+def norm_turned(x, w):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], w).t().contiguous()
+
+
+def heads_side_by_side(x, bias):
+    b, h, t, d = x.shape
+    return torch.nn.functional.gelu(x.softmax(-1).transpose(1, 2).reshape(b, t, h * d) + bias)
+
+
+def permuted_twice(x, res):
+    return (x.softmax(-1).permute(2, 0, 1) + res).contiguous(), x.sum(0)
+
+
+def turned_and_used(x):
+    y = x.softmax(-1).t().contiguous()
+    return y, y * 2
+
+
+def turned_into_an_argument(x, out):
+    out.copy_(x.softmax(-1).t())
+    return out
+
+
+TURNED = [
+    (norm_turned, (r(37, 1031), r(1031))),
+    (heads_side_by_side, (r(2, 3, 11, 80), r(240))),
+    (permuted_twice, (r(7, 9, 1031), r(1031, 7, 9))),
+    (turned_and_used, (r(37, 1031),)),
+    (turned_into_an_argument, (r(37, 1031), r(1031, 37))),
+]
+
+
+@pytest.mark.parametrize(("fn", "args"), TURNED, ids=lambda v: getattr(v, "__name__", ""))
+def test_a_permutation_after_a_reduction_is_one_kernel(fn, args) -> None:
+    x = fk.explore(fn, *args)
+    s = x.summary()
+    assert (s.kernels, s.extern_calls, s.copies) == (1, 0, 0), repr(x)
+    assert s.bytes_moved == s.bytes_least
+    assert any(e.reason.name == "turned" for e in x["segment"].explanations)
+    assert x.check(atol=1e-5).ok, x.check(atol=1e-5)
+    assert all(step.ok for step in x.check_steps().values())
+
+
+def test_a_store_is_not_turned_without_need() -> None:
+    """Elements that no reduction is behind keep the space of their place."""
+    for fn, args in ((lambda x: (x * 2).t().contiguous(), r(7, 1031)), (lambda x: x.sum(1), r(7, 1031))):
+        x = fk.explore(fn, args)
+        assert not any(e.reason.name == "turned" for e in x["segment"].explanations)
+        assert x.summary().kernels == 1 and x.check(atol=1e-3).ok

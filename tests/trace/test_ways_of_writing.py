@@ -165,6 +165,10 @@ STATISTICS = {
     "instance norm": (normed(F.instance_norm, use_input_stats=True), statistics(2, 3)),
     "read before and after": (
         lambda x, m, v: (m + 1, F.batch_norm(x, m, v, training=True), m.mul_(2), v * 1)[::3], statistics(5, 3)),
+    "updated alone": (
+        lambda x, m, v: (m + v, torch.batch_norm_update_stats(x, m, v, 0.1), m * 1, v.mul_(2))[::2], statistics(5, 3)),
+    "updated alone, in one buffer": (
+        lambda x, m, v: (m * 2, torch.batch_norm_update_stats(x, m, v, 0.1), m + v), one_buffer),
 }  # fmt: skip
 
 
@@ -184,7 +188,7 @@ REINTERPRETED = {
         lambda a: (a.view(-1).view(torch.int32).add_(1), a.t()[2].mul_(2), a * 1)[2], lambda: (grid(),)),
     "two storages over one memory": (
         lambda a, b: (a.mul_(2), b.add_(1), a + b)[2],
-        lambda: (lambda n: (torch.from_numpy(n), torch.from_numpy(n[1:])))(line(8).numpy())[:1] * 2),
+        lambda: (lambda n: (torch.from_numpy(n[:-1]), torch.from_numpy(n[1:])))(line(8).numpy())),
 }  # fmt: skip
 
 METADATA = {

@@ -76,23 +76,32 @@ function apartPane(doc, pair) {
     one.change ? h("p", {}, h("b", {}, "smallest change "), one.change) : null)];
 }
 
-const MOST_MERGES = 300;
+const MOST_MERGES = 300, MOST_DULL = 6;
 
-/** The merge log: a pair, what one kernel of both would save, the verdict; below it why, and who was asked. */
+/** A pair that nobody was asked about and that would save nothing. */
+const isDull = (one) => one.verdict === "refused" && !one.asked.length && one.saved === "0" && !one.kind;
+const isLit = (one, state) => one.nodes.length > 0 && one.nodes.join() === state.selected.join();
+
+/** One trial: the pair, what one kernel of both would save, the verdict; below it why, and who was asked. */
+function mergeRow(one, lit, act, peek, opened) {
+  const asked = one.asked.length ? h("details", { open: opened.has(one), onclick: (e) => e.stopPropagation(), ontoggle: (e) => (e.target.open ? opened.add(one) : opened.delete(one)) },
+    h("summary", {}, "schedulers asked"), one.asked.map((line) => h("p", {}, line))) : null;
+  return h(`tbody.fk-merge.fk-is-${one.verdict}${one.kind ? `.fk-${one.kind}` : ""}${lit ? ".fk-lit" : ""}`, {
+    onclick: () => act("select", one.nodes), onmouseenter: () => peek(one.nodes), onmouseleave: () => peek(null),
+  }, h("tr", {}, h("td", {}, button(one.title, { "aria-pressed": lit ? "true" : "false", onclick: (e) => { e.stopPropagation(); act("select", one.nodes); } })),
+    h("td", {}, one.saved), h("td", {}, one.verdict)), h("tr", {}, h("td", { colspan: 3 }, one.because, asked)));
+}
+
+/** The merge log in its order; many pairs with nothing to save stand folded below. */
 function mergesPane(merges, state, act, peek, opened) {
-  if (!merges.length) return h("p.fk-muted", {}, "No pair was tried: there is one group of stores, or none.");
-  const rows = merges.slice(0, MOST_MERGES).map((one, k) => {
-    const lit = one.nodes.length > 0 && one.nodes.join() === state.selected.join();
-    const asked = one.asked.length ? h("details", { open: opened.has(k), onclick: (e) => e.stopPropagation(), ontoggle: (e) => (e.target.open ? opened.add(k) : opened.delete(k)) },
-      h("summary", {}, "schedulers asked"), one.asked.map((line) => h("p", {}, line))) : null;
-    return h(`tbody.fk-merge.fk-is-${one.verdict}${one.kind ? `.fk-${one.kind}` : ""}${lit ? ".fk-lit" : ""}`, {
-      onclick: () => act("select", one.nodes), onmouseenter: () => peek(one.nodes), onmouseleave: () => peek(null),
-    }, h("tr", {}, h("td", {}, button(one.title, { "aria-pressed": lit ? "true" : "false", onclick: (e) => { e.stopPropagation(); act("select", one.nodes); } })),
-      h("td", {}, one.saved), h("td", {}, one.verdict)), h("tr", {}, h("td", { colspan: 3 }, one.because, asked)));
-  });
-  const more = merges.length > MOST_MERGES ? h("p.fk-muted", {}, `${merges.length - MOST_MERGES} more: x.merges()`) : null;
-  const head = h("thead", {}, h("tr", {}, ["pair", "saves", "verdict"].map((t) => h("th", { scope: "col" }, t))));
-  return [h("table.fk-merges", {}, head, rows), more].filter(Boolean);
+  const shown = merges.slice(0, MOST_MERGES), dull = shown.filter(isDull), folds = dull.length > MOST_DULL;
+  const head = () => h("thead", {}, h("tr", {}, ["pair", "saves", "verdict"].map((t) => h("th", { scope: "col" }, t))));
+  const table = (some) => h("table.fk-merges", {}, head(), some.map((one) => mergeRow(one, isLit(one, state), act, peek, opened)));
+  const parts = [table(folds ? shown.filter((one) => !isDull(one)) : shown)];
+  if (folds) parts.push(h("details.fk-more", { open: opened.has("dull") || dull.some((one) => isLit(one, state)), ontoggle: (e) => (e.target.open ? opened.add("dull") : opened.delete("dull")) },
+    h("summary", {}, `${dull.length} pairs with nothing to save`), table(dull)));
+  if (merges.length > MOST_MERGES) parts.push(h("p.fk-muted", {}, `${merges.length - MOST_MERGES} more: x.merges()`));
+  return parts;
 }
 
 /** What would be otherwise: wishes for what is selected, and what came of the last one. */

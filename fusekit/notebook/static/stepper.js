@@ -41,7 +41,7 @@ function frame(doc, prefix, live) {
     part("rail", h("nav.fk-rail", { "aria-label": "steps" })),
     h("div.fk-view", {},
       h("div.fk-bar-top", {}, part("views", h("span.fk-tools", { role: "group", "aria-label": "view" })), h("span.fk-grow"),
-        part("search", h("input", { type: "search", placeholder: "find: exp, type:f32 …", title: "words, or name:word with op, type, line, takes, gives, memory, changed; Enter goes on", "aria-label": "find nodes" })), part("count", h("span.fk-muted.fk-count"))),
+        part("search", h("input", { type: "search", placeholder: "find: exp …", title: "words, or name:word with op, type, line, takes, gives, memory, changed; Enter goes on", "aria-label": "find nodes" })), part("count", h("span.fk-muted.fk-count"))),
       part("stage", h("div.fk-stage", { tabindex: 0, role: "application", "aria-roledescription": "diagram" },
         part("canvas", h("div.fk-picture")), part("map", h("div.fk-map", { hidden: true, "aria-hidden": "true" }, h("span"))), part("hint", h("div.fk-hint", { hidden: true }, "Ctrl + wheel zooms, drag moves")), part("wait", h("div.fk-wait", { hidden: true })),
         h("span.fk-tools.fk-zoom", {}, part("minus", button("−", { "aria-label": "zoom out" })), part("fit", button("fit", { title: "everything in view (0)" })), part("plus", button("+", { "aria-label": "zoom in" })))))),
@@ -127,7 +127,7 @@ function mount(el, host) {
 
   function drawWhy() {
     const step = doc.steps[state.step], merges = mergesHere(), now = tab === "merges" && !merges.length ? "why" : tab;
-    const held = now === "merges" && merges.some((one) => one.nodes.join() === state.selected.join()); // a row of the log stays in sight
+    const held = now === "merges" && merges.some((one) => isLit(one, state)); // a row of the log stays in sight
     const picked = state.selected.length > 0 && state.event < 0 && !held;
     const choose = (name, words) => button(words, { class: "fk-tab", "data-tab": name, "aria-pressed": !picked && now === name ? "true" : "false", onclick: () => {
       tab = name;
@@ -135,7 +135,7 @@ function mount(el, host) {
       state.selected.length && !held ? act("clear") : draw();
     } });
     at.whyHead.replaceChildren(choose("why", `Why ${step.said.length}`), choose("changes", `Changes ${step.changes.length}`), merges.length ? choose("merges", `Merges ${merges.length}`) : "",
-      picked ? h("span.fk-muted", {}, "selected: Esc clears") : h("span.fk-muted", {}, step.name));
+      picked ? h("span.fk-muted", {}, "Esc clears") : h("span.fk-muted", {}, step.name));
     const made = picked ? cardPane(doc, state, act, peek) : now === "why" ? whyPane(doc, state, act, peek)
       : now === "changes" ? changesPane(doc, state, act, peek) : mergesPane(merges, state, act, peek, opened);
     at.why.replaceChildren(...[made].flat());

@@ -4,7 +4,7 @@
 const READABLE = 0.64; // below this, names are smaller than 7 px
 
 function makeStage(stage, canvas, map) {
-  let scale = 1, x = 0, y = 0, width = 1, height = 1, fitted = true, rest = 0;
+  let scale = 1, x = 0, y = 0, width = 1, height = 1, fitted = true, whole = false, rest = 0;
   const inner = () => [stage.clientWidth || 600, stage.clientHeight || 400];
 
   function apply(moving) {
@@ -34,13 +34,13 @@ function makeStage(stage, canvas, map) {
       `height:${Math.max(4, (bottom - top) * sy)}px`;
   }
 
-  /** Everything in view; where that would be unreadable, the width, from `element` or the top on. */
+  /** Everything in view; unasked, where that would be unreadable, the width, from `element` or the top on. */
   function fit(element) {
-    const [w, whole] = inner(), h = Math.max(120, whole - 36); // the buttons below stay free
+    const [w, full] = inner(), h = Math.max(120, full - 36); // the buttons below stay free
     const wide = (w - 16) / width, high = (h - 16) / height;
     fitted = true;
     scale = Math.min(wide, high, 1.25);
-    if (scale < READABLE) scale = clamp(READABLE, wide, 1);
+    if (scale < READABLE && !whole) scale = clamp(READABLE, wide, 1);
     x = Math.max(8, (w - width * scale) / 2);
     y = height * scale <= h ? Math.max(8, Math.min(28, (h - height * scale) / 2)) : 8;
     if (width * scale > w) x = (w - width * scale) / 2;
@@ -53,7 +53,7 @@ function makeStage(stage, canvas, map) {
     x = px - ((px - x) * next) / scale;
     y = py - ((py - y) * next) / scale;
     scale = next;
-    fitted = false;
+    fitted = whole = false;
     apply(true);
   }
 
@@ -93,7 +93,7 @@ function makeStage(stage, canvas, map) {
     if (!dragged && Math.hypot(dx, dy) < 5) return;
     if (!dragged) stage.setPointerCapture(e.pointerId);
     dragged = true;
-    fitted = false;
+    fitted = whole = false;
     [x, y] = [from[2] + dx, from[3] + dy];
     apply(true);
   });
@@ -128,7 +128,10 @@ function makeStage(stage, canvas, map) {
     },
     place: (element) => (isVisible(element) ? middle(rectIn(element)) : null),
     reveal: (element) => isVisible(element) || centre(element),
-    fit,
+    fit() {
+      whole = true;
+      fit();
+    },
     refit: () => (fitted ? fit() : apply(false)),
     zoom: (factor) => zoomAt(factor, inner()[0] / 2, inner()[1] / 2),
     wasDrag: () => dragged,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
@@ -11,7 +12,9 @@ from fusekit.ir import Graph
 from fusekit.passes.base import is_value_op
 from fusekit.passes.crossing import store_once
 from fusekit.passes.segments.judge import REDUCE, Judge
-from fusekit.passes.segments.units import STORE, Unit, units_of
+from fusekit.passes.segments.reach import Groups
+from fusekit.passes.segments.turned import turned
+from fusekit.passes.segments.units import STORE, Unit, order_of, units_of
 
 Reads = Mapping[NodeId, Collection[NodeId]]  # value -> the ops that read it from memory
 
@@ -41,25 +44,42 @@ def stored(graph: Graph, reads: Reads, because: str) -> Graph:
 
 
 def with_loops(graph: Graph) -> Graph:
-    """A store whose reductions and elements have no nest of loops in common reads the result of a reduction."""
+    """A store whose reductions and elements have no nest of loops in common runs over the space of what it permutes,
+    or reads the result of a reduction; so do stores that wait for one another, which only one launch can do."""
     judge, units = Judge(graph), units_of(graph)
-    for unit in units:
-        if unit.kind == "store" and judge.refusal(unit.needs) is not None:
-            elsewhere = frozenset[NodeId]().union(*(u.needs for u in units if u is not unit))
-            found = next((g for g in _without_a_fold(graph, unit, elsewhere) if _all_nest(g, graph, unit)), None)
+    for some in _launches(graph, units):
+        needs = _needs(some)
+        if judge.refusal(needs) is not None:
+            elsewhere = _needs(u for u in units if u not in some)
+            others = chain(
+                turned(graph, some[0].root) if len(some) == 1 else (), _without_a_fold(graph, needs, elsewhere)
+            )
+            found = next((g for g in others if _all_nest(g, graph, some)), None)
             if found is not None:
                 return with_loops(found)
     return graph
 
 
-def _without_a_fold(graph: Graph, unit: Unit, elsewhere: frozenset[NodeId]) -> Iterator[Graph]:
+def _launches(graph: Graph, units: list[Unit]) -> Iterator[tuple[Unit, ...]]:
+    """Stores that go in a circle, then each by itself: what is one launch whatever is decided."""
+    if any(graph.op(op).target == REDUCE for op in graph.ops()):
+        circles = (tuple(units[k] for k in one) for one in Groups(len(units), order_of(graph, units)).circles)
+        yield from (some for some in circles if all(unit.kind == "store" for unit in some))
+    yield from ((unit,) for unit in units if unit.kind == "store")
+
+
+def _needs(units: Iterable[Unit]) -> frozenset[NodeId]:
+    return frozenset[NodeId]().union(*(unit.needs for unit in units))
+
+
+def _without_a_fold(graph: Graph, needs: frozenset[NodeId], elsewhere: frozenset[NodeId]) -> Iterator[Graph]:
     """With the result of one reduction in memory, the last one first; with all of them."""
-    folds = sorted((op for op in unit.needs if graph.op(op).target == REDUCE), key=graph.position, reverse=True)
+    folds = sorted((op for op in needs if graph.op(op).target == REDUCE), key=graph.position, reverse=True)
     because = "no nest of loops holds it and what reads it"
     for chosen in (*([op] for op in folds), folds if len(folds) > 1 else ()):
         values = [graph.results(op)[0] for op in chosen]
         if values:
-            apart, reads = own_users(graph, frozenset(values), unit.needs, elsewhere)
+            apart, reads = own_users(graph, frozenset(values), needs, elsewhere)
             yield without_dead(stored(apart, reads, because))
 
 
@@ -90,11 +110,13 @@ def own_users(
     return draft.finish().graph, readers
 
 
-def _all_nest(made: Graph, before: Graph, unit: Unit) -> bool:
-    """Have the parts of the unit loops of their own?"""
-    judge = Judge(made)
-    parts = (u for u in units_of(made) if u.kind == "store" and (u.root == unit.root or u.root not in before))
-    return all(judge.refusal(part.needs) is None for part in parts)
+def _all_nest(made: Graph, before: Graph, some: Collection[Unit]) -> bool:
+    """Have the units together, and each store that is new, loops of their own?"""
+    judge, roots = Judge(made), {unit.root for unit in some}
+    stores = [u for u in units_of(made) if u.kind == "store"]
+    new = [u.needs for u in stores if u.root not in before]
+    together = _needs(u for u in stores if u.root in roots)
+    return all(judge.refusal(needs) is None for needs in (together, *new))
 
 
 def without_dead(graph: Graph) -> Graph:

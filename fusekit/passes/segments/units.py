@@ -6,7 +6,7 @@ of two units orders these; where it is more than a write after a read, no launch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -127,9 +127,3 @@ def _is_seen(graph: Graph, unit: Unit) -> bool:
     """Does the store write what outlives an error?"""
     block = graph.block_of(graph.operands(unit.root)[1])
     return block is not None and graph.block(block).kind != "fresh"
-
-
-def blocks_of(graph: Graph, ops: Iterable[NodeId]) -> frozenset[NodeId]:
-    """Memory blocks that these stores write."""
-    written = (graph.block_of(graph.operands(op)[1]) for op in ops if graph.op(op).target == STORE)
-    return frozenset(block for block in written if block is not None)

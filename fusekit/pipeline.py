@@ -68,6 +68,9 @@ class Options:
             if getattr(self, name) != only:
                 what, fix = f"{name}={getattr(self, name)!r}", f"leave it out: so far it is {only!r}"
                 raise UnsupportedError(what, "Options", fix)
+        if not isinstance(self.passes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            what, fix = f"{self.passes!r:.60} is no list of passes", "give passes such as fk.PIPELINE holds, in order"
+            raise FusekitError(what, "Options(passes=...)", fix)
         object.__setattr__(self, "passes", tuple(map(_as_pass, self.passes)))
 
 

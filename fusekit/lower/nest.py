@@ -430,7 +430,9 @@ class Puller:
             return self._made[known]
         item = self.items[self._made[known]]  # two tensors at one address: the load may reach what either covers
         first, last = min(item.extent[0], layout.extent[0]), max(item.extent[1], layout.extent[1])
-        self.items[item.name] = replace(item, extent=(first, last))
+        load = cast(Load, item.statement)
+        load = load if node in load.ops else replace(load, ops=(*load.ops, node))
+        self.items[item.name] = replace(item, statement=load, extent=(first, last))
         return item.name
 
     def _number(self, value: object, dtype: DType) -> Expr:

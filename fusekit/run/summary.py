@@ -53,5 +53,11 @@ class Summary:
 
     def __repr__(self) -> str:
         moved = f"{self.bytes_moved:,} bytes moved, {self.bytes_least:,} at least"
-        counts = f"{self.kernels} kernels, {self.extern_calls} library calls, {self.copies} copies"
-        return f"{counts}, {self.alias_segments} alias segments; {moved}, peak {self.peak_bytes:,}"
+        counts = (
+            (self.kernels, "kernel", "kernels"),
+            (self.extern_calls, "library call", "library calls"),
+            (self.copies, "copy", "copies"),
+            (self.alias_segments, "alias segment", "alias segments"),
+        )
+        said = ", ".join(f"{count} {one if count == 1 else several}" for count, one, several in counts)
+        return f"{said}; {moved}, peak {self.peak_bytes:,}"

@@ -65,6 +65,7 @@ _SMALL = frozenset((torch.Tag.pointwise, torch.Tag.core))  # what may run in a k
 _raises: dict[Any, Exception | None] = {}
 _strides: dict[Any, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None] = {}
 _KEPT = 1 << 14  # answers
+_UNASKED: Any = object()
 
 
 def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
@@ -77,15 +78,16 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         args = [[min(size, 2) for size in value] if isinstance(value, (list, tuple)) else value for value in args]
     rest = [value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)]
     key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), tuple(map(_kind, rest)), tuple(kwargs))
-    if key not in _raises:
+    known = _raises.get(key, _UNASKED)
+    if known is not _UNASKED:
+        return known
 
-        def one(t: torch.Tensor) -> torch.Tensor:
-            return torch.ones((1,) * t.dim(), dtype=t.dtype, device=device_for(func, t))
+    def one(t: torch.Tensor) -> torch.Tensor:
+        return torch.ones((1,) * t.dim(), dtype=t.dtype, device=device_for(func, t))
 
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-            answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
-        _keep(_raises, key, answer if isinstance(answer, Exception) else None)
-    return _raises[key]
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
+    return _keep(_raises, key, answer if isinstance(answer, Exception) else None)
 
 
 def is_filling(func: OpOverload) -> bool:
@@ -133,10 +135,11 @@ def strides_of(
     layouts = tuple((t.dtype, t.shape, t.stride(), t.device) for t in tensors)
     rest = [value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)]
     key = (func, layouts, str(rest), tuple(kwargs))
-    if key not in _strides:
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-            _keep(_strides, key, _asked_strides(func, args, kwargs, tensors, small))
-    return _strides[key]
+    known = _strides.get(key, _UNASKED)
+    if known is not _UNASKED:
+        return known
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        return _keep(_strides, key, _asked_strides(func, args, kwargs, tensors, small))
 
 
 _QUICK = 1 << 20  # bytes that are asked about as they are
@@ -186,10 +189,12 @@ def grown_strides(shape: Sequence[int], small: Sequence[int]) -> tuple[int, ...]
     return tuple(math.prod(inner[: stride.bit_length() - 1]) for stride in small)
 
 
-def _keep(answers: dict[Any, Any], key: Any, answer: Any) -> None:
+def _keep(answers: dict[Any, Any], key: Any, answer: Any) -> Any:
+    """The answer. Another thread may empty the table at any time."""
     if len(answers) >= _KEPT:
         answers.clear()
     answers[key] = answer
+    return answer
 
 
 def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -101,6 +101,7 @@ SENTENCES: dict[str, str] = {
     "put-together": "what_if(merge=...) puts them together",
     "asked-order": "what_if(order=...) launches {first} before {then}",
     "stored-once": "a value in memory: {because}",
+    "turned": "stored over {shape}, the space of what it permutes: one nest of loops holds both",
     "cannot-lower": "no kernel: {because}",
     "cannot-nest": "no nest of loops holds both: {because}",
     "one-element": "one element more, in a kernel that runs anyway",

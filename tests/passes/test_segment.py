@@ -262,7 +262,7 @@ def turned_into_an_argument(x, out):
 TURNED = [
     (norm_turned, (r(37, 1031), r(1031))),
     (heads_side_by_side, (r(2, 3, 11, 80), r(240))),
-    (permuted_twice, (r(7, 9, 1031), r(1031, 7, 9))),
+    (permuted_twice, (r(7, 9, 131), r(131, 7, 9))),
     (turned_and_used, (r(37, 1031),)),
     (turned_into_an_argument, (r(37, 1031), r(1031, 37))),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -126,3 +127,22 @@ def test_the_line_is_the_one_that_failed() -> None:
 def test_what_is_no_pass(mine: object) -> None:
     with pytest.raises(FusekitError, match="is no pass"):
         explore(mine)
+
+
+def test_collections_go_on_after_a_pass_that_failed() -> None:
+    """Garbage is not collected while passes run, and is again afterwards, whatever happens."""
+    seen: list[bool] = []
+
+    def fails(graph: object) -> object:
+        seen.append(gc.isenabled())
+        raise ValueError("no")
+
+    with pytest.raises(fk.FusekitError):
+        fk.explore(torch.sin, torch.rand(3), options=fk.Options(passes=[fails]))
+    assert seen == [False] and gc.isenabled()
+
+
+@pytest.mark.parametrize("passes", [None, fk.PIPELINE[0]], ids=["None", "one pass"])
+def test_passes_are_a_list(passes: object) -> None:
+    with pytest.raises(fk.FusekitError, match="is no list of passes"):
+        fk.Options(passes=passes)  # pyright: ignore[reportArgumentType]

@@ -107,3 +107,15 @@ def test_snapshots_count_in_bytes_and_in_the_peak() -> None:
     kept = sum(st.last - st.first for st in x.kernels[0].program.body if isinstance(st, Snapshot))
     assert s.copies == 1 and kept > 0
     assert s.peak_bytes == kept and s.bytes_moved >= s.bytes_least + 2 * kept
+
+
+def test_a_load_of_two_tensors_counts_for_both() -> None:
+    def halves(p: torch.Tensor, q: torch.Tensor) -> None:
+        p.mul_(2).add_(q.flip(0))
+        q.sub_(1)
+
+    a = torch.ones(8, 6)
+    x = fk.explore(halves, a[:6], a[2:])
+    s, loads = x.summary(), {op for op in x.graph.ops() if x.graph.op(op).target == "fk.load"}
+    assert s.kernels == 1 and s.bytes_moved == s.bytes_least == 2 * a.nbytes
+    assert loads <= {op for _, ops in x.kernels[0].lines for op in ops}

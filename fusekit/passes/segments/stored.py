@@ -51,9 +51,8 @@ def with_loops(graph: Graph) -> Graph:
         needs = _needs(some)
         if judge.refusal(needs) is not None:
             elsewhere = _needs(u for u in units if u not in some)
-            others = chain(
-                turned(graph, some[0].root) if len(some) == 1 else (), _without_a_fold(graph, needs, elsewhere)
-            )
+            over_another = turned(graph, some[0].root) if len(some) == 1 else ()
+            others = chain(over_another, _without_a_fold(graph, needs, elsewhere))
             found = next((g for g in others if _all_nest(g, graph, some)), None)
             if found is not None:
                 return with_loops(found)

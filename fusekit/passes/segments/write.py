@@ -35,6 +35,8 @@ def write(given: Graph, draft: Draft, merger: Merger) -> tuple[Trial, ...]:
     for op in graph.ops():
         if graph.op(op).target == STORE and op not in given:
             draft.note((op,), Reason.of("stored-once", because=str(graph.op(op).kwarg("because"))))
+        elif graph.op(op).target == STORE and graph.operands(op)[1] != given.operands(op)[1]:
+            draft.note((op,), Reason.of("turned", shape=str(list(graph.layout(graph.operands(op)[1]).shape))))
     crossed = _add_boundaries(graph, draft, homes)
     rows = _pairs(draft, merger, names, crossed)
     _note_repeated(graph, draft, homes)

@@ -14,6 +14,8 @@ from fusekit.schedule.look import Look, look
 from fusekit.schedule.record import Placements, Schedule, Tile
 from fusekit.why import Reason
 
+FEW = 1 << 20  # elements
+
 
 @dataclass(frozen=True)
 class Transpose:
@@ -74,13 +76,15 @@ class Transpose:
         return chain.done(first, S, S, S)
 
     def _tiled(self, graph: Graph, segment: NodeId, seen: Look) -> list[NodeId]:
-        """Loaded values that are read across. None where elements swap places in memory: iterations that are paired
-        need no snapshot, and a tile is filled before it is known which iteration of a pair works."""
+        """Loaded values that are read across. None where a few elements swap places in memory: iterations that are
+        paired need no snapshot, and a tile is filled before it is known which iteration of a pair works. Of many
+        elements a tile and a snapshot take less time: 4096 by 4096 on an H200 0.087 ms, pairs 0.15 ms."""
         rows, columns = self._sides(seen)
         places = {a.place for a in seen.accesses if seen.step(a, columns) and abs(seen.step(a, rows) or 0) == a.width}
         loads = [op for op in graph.members(segment) if graph.op(op).target == "fk.load"]
         stored = {_elements(graph, a.place) for a in seen.accesses if a.is_store}
-        if any(_elements(graph, place) in stored for place in places):
+        few = prod(seen.reference.shape) <= FEW
+        if few and any(_elements(graph, place) in stored for place in places):
             return []
         return [graph.results(op)[0] for op in loads if graph.operands(op)[0] in places]
 

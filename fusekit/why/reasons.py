@@ -61,14 +61,15 @@ SENTENCES: dict[str, str] = {
     "stored-in-base": "only a view of {base}, which is stored; the view is made after the launches",
     "needed-through-view": "a computation needs it in this shape, {shape}: it is stored in it",
     "base-is-no-simpler": "{base}, of which it is a view, would be no simpler to compute",
-    "merge-gap": "dimensions {first} and {second} cannot be one: a step of {stride} elements, where {span} lie inside it",
+    "merge-gap": "dimensions {first} and {second} cannot be one: a step of {stride} elements, where {span} lie inside "
+    "it",
     "merge-expanded": "dimensions {first} and {second} cannot be one: one of them repeats its elements",
     "split-expanded": "dimension {dim} repeats its elements, and a part of it cannot join the dimension before",
     "split-remainder": "dimension {dim} of {extent} elements is no multiple of {factor}",
     "order-differs": "dimensions {first} and {second} cannot be one: they lie in memory in the other order",
     "not-expandable": "{first} does not broadcast to {second}",
     # sink-reshapes
-    "reshape-sunk": "computed and stored over {shape}, the space in front of the reshape: the reshape is only a view now",
+    "reshape-sunk": "computed and stored over {shape}, the space in front of the reshape, which is only a view now",
     "needed-in-its-shape": "{op} needs it in the reshaped form, {shape}",
     "sink-divides": "{operand} would need divisions in its index over {shape}",
     # forward
@@ -103,6 +104,7 @@ SENTENCES: dict[str, str] = {
     "stored-once": "a value in memory: {because}",
     "turned": "stored over {shape}, the space of what it permutes: one nest of loops holds both",
     "cannot-lower": "no kernel: {because}",
+    "devices-differ": "one stores on {first}, the other on {second}: a kernel runs on one device",
     "cannot-nest": "no nest of loops holds both: {because}",
     "one-element": "one element more, in a kernel that runs anyway",
     "alias-only": "only views of what is there: nothing is launched",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fusekit as fk
+from fusekit.pipeline import lower_graph, run_passes
 from fusekit.testing import differential
 from tests.conftest import ROOT
 
@@ -285,3 +286,25 @@ def test_a_store_is_not_turned_without_need() -> None:
         x = fk.explore(fn, args)
         assert not any(e.reason.name == "turned" for e in x["segment"].explanations)
         assert x.summary().kernels == 1 and x.check(atol=1e-3).ok
+
+
+def test_a_kernel_stores_on_one_device() -> None:
+    """A number that ``index_put_`` takes from the CPU is no store of the GPU's kernel in front of it."""
+
+    def f(a):
+        b = a + 1
+        b[a > 0] = 7
+        return b, a * 2
+
+    recorded = fk.explore(f, torch.randn(70, 33), options=fk.Options(backend="cpu"))
+    text = re.sub(r"cpu (argument|fresh)", r"cuda:0 \1", recorded.text(0))
+    number = re.search(r"%lift_fresh_copy\S* : .* in (@\d+)", text)
+    assert number is not None
+    text = text.replace(f"{number[1]} : 4 bytes cuda:0", f"{number[1]} : 4 bytes cpu")
+    graph = run_passes(fk.parse(text), fk.Options(backend="cuda"))[-1].graph
+    for segment in graph.segments():
+        stores = [op for op in graph.members(segment) if graph.op(op).target == "fk.store"]
+        places = [graph.block_of(graph.operands(op)[1]) for op in stores]
+        assert len({graph.block(block).device for block in places if block is not None}) <= 1
+    made = lower_graph(graph, "cuda")
+    assert made.refused == {} and len(made.kernels) == 2

@@ -48,6 +48,11 @@ class Group:
         return any(not a.writes.keys().isdisjoint((*b.reads, *b.writes)) for a, b in ((self, other), (other, self)))
 
     @cached_property
+    def devices(self) -> frozenset[str]:
+        """Where it stores. A kernel runs on one device; from a CPU it takes single elements, as numbers."""
+        return frozenset(self.graph.block(block).device for block in self.writes)
+
+    @cached_property
     def folds(self) -> tuple[NodeId, ...]:
         """Its reductions, in program order."""
         return tuple(sorted((op for op in self.ops if self.graph.op(op).target == REDUCE), key=self.graph.position))

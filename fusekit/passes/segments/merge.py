@@ -63,6 +63,9 @@ class Merger:
         for group in chosen:
             if not self.info[group].is_kernel:
                 return reasons.extern_call(self.graph, self.info[group].roots[0])
+        devices = sorted({device for group in chosen for device in self.info[group].devices})
+        if len(devices) > 1:
+            return Reason.of("devices-differ", first=devices[0], second=devices[1])
         if (bar := self.order.barred(chosen)) is not None:
             return reasons.must_follow(self.graph, bar)
         if (through := self.order.between(chosen)) is not None:

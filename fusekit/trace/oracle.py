@@ -21,6 +21,7 @@ from fusekit.trace.program import Place
 from fusekit.trace.schema import base_name, bound
 
 _CPU = torch.device("cpu")
+_PIVOTS = frozenset(("pivots", "LU_pivots"))  # row numbers from 1 that LAPACK trusts: of 0 it writes before the matrix
 LIMIT = 64 << 20  # bytes of storage that one question may allocate
 
 
@@ -295,13 +296,15 @@ def _try(
 ) -> Exception | None:
     storages: dict[int, torch.UntypedStorage] = {}
     made: dict[int, torch.Tensor] = {}  # by object, so that one object stays one object
+    pivots = {id(value) for argument, value in bound(func, args, kwargs) if argument.name in _PIVOTS}
 
     def dummy(t: torch.Tensor) -> torch.Tensor:
         if id(t) not in made:
             key, device = t.untyped_storage()._cdata, device_for(func, t)
             if key not in storages:
                 count = -(-room(t) // t.element_size())
-                filled = torch.full((count,), filling, dtype=t.dtype, device=device)
+                number = 1 if id(t) in pivots else filling
+                filled = torch.full((count,), number, dtype=t.dtype, device=device)
                 storages[key] = filled.untyped_storage()
             empty = torch.empty(0, dtype=t.dtype, device=device)
             made[id(t)] = empty.set_(storages[key], t.storage_offset(), t.shape, t.stride())

@@ -9,6 +9,7 @@ import torch
 import fusekit as fk
 from fusekit.errors import FusekitError
 from fusekit.testing import check
+from fusekit.trace import oracle
 
 
 def square() -> torch.Tensor:
@@ -153,3 +154,23 @@ def test_integer_division_by_zero_is_the_ops_own_error():
         with pytest.raises(RuntimeError, match="ZeroDivisionError"):
             call(whole(), before)
         assert torch.equal(before, torch.ones(3))
+
+
+def test_row_numbers_that_a_question_gives_to_lapack_are_in_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager trusts them: asked with zeros it wrote in front of the matrix."""
+    given: list[torch.Tensor] = []
+    mapped = oracle.mapped
+
+    def keeping(values, change):
+        made = mapped(values, change)
+        given.extend(t for t in made if isinstance(t, torch.Tensor) and t.dtype == torch.int32)
+        return made
+
+    monkeypatch.setattr(oracle, "mapped", keeping)
+    factors, rows = torch.linalg.ldl_factor(torch.eye(4) + 1)
+    func, out = torch.ops.aten.linalg_ldl_solve.out, torch.empty(4, 2)
+    answer = oracle.ask_eager(
+        func, (factors, rows, torch.ones(4, 2)), {"out": out}, lambda t: t.untyped_storage().nbytes()
+    )
+    assert answer is oracle.Verdict.FINE
+    assert len(given) == 2 and all((rows >= 1).all() for rows in given)

@@ -213,7 +213,7 @@ def _for_cuda(graph: Graph, segment: NodeId, precision: Precision) -> Kernel:
     return lower_segment(graph, segment, target="cuda", precision=precision)
 
 
-def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., None]]:
+def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., int | None]]:
     """What makes a callable of a kernel. Raises BackendUnavailable where the device is missing."""
     if backend == "cpu":
         return compile_kernel
@@ -221,7 +221,7 @@ def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., Non
         return simulated_kernel
     device = cuda.device_of(graph)
 
-    def compiled(kernel: Kernel) -> Callable[..., None]:
+    def compiled(kernel: Kernel) -> Callable[..., int | None]:
         if isinstance(kernel, cuda.CudaKernel):
             return cuda.compile_kernel(kernel, device)
         return compile_kernel(kernel)  # 0-d CPU tensors among CUDA ones
@@ -233,7 +233,7 @@ def plan_of(
     graph: Graph,
     compiled: Compiled,
     program: Graph | None = None,
-    compile: Callable[[Kernel], Callable[..., None]] | None = None,
+    compile: Callable[[Kernel], Callable[..., int | None]] | None = None,
 ) -> Plan:
     """Everything that a call does, prepared; compiles the kernels that the cache does not hold.
 

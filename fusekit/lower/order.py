@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from fusekit.lower.build import Nest, Root
 from fusekit.lower.items import Item
-from fusekit.lower.program import Cases, Load, Store, Test
+from fusekit.lower.program import Cases, Load, Store, Test, TileStore
 
 
 def at_top(items: Sequence[Item], cases: Mapping[str, Cases], first: int) -> tuple[Item, ...]:
@@ -39,7 +39,8 @@ def at_use(items: Sequence[Item], roots: Iterable[Root]) -> Iterator[tuple[list[
     for root in roots:
         needed = set[str]()
         todo = [root.statement.value, *(test for case in root.cases for test, _ in case)]
-        todo += [root.statement.mask] if root.statement.mask is not None else []
+        mask = None if isinstance(root.statement, TileStore) else root.statement.mask
+        todo += [] if mask is None else [mask]
         while todo:
             name = todo.pop()
             if name in needed or name not in own:

@@ -266,3 +266,11 @@ def test_quantized_tensors_are_named() -> None:
     with pytest.raises(UnsupportedError, match=r"a quantized tensor, of quantize_per_tensor\(\) at .*test_exploration"):
         fk.explore(lambda a: torch.quantize_per_tensor(a, 0.1, 0, torch.qint8).dequantize(), torch.ones(4))
     assert fk.explore(lambda a: torch.fake_quantize_per_tensor_affine(a, 0.1, 0, 0, 255), torch.rand(4)).check().ok
+
+
+def test_a_segment_tells_its_schedule_and_takes_it_back() -> None:
+    x = fk.explore(lambda a: a.exp() + 1, torch.randn(37, 33))
+    (segment,) = x.segments
+    assert segment.schedule and segment.reads and segment.writes
+    again = x.what_if(schedule={segment.id: segment.schedule})
+    assert again.segments[0].schedule == segment.schedule and again.check().ok

@@ -11,7 +11,10 @@ from fusekit.lower import Kernel
 
 @dataclass(frozen=True)
 class SegmentView:
-    """One segment: ``kernel`` is None where nothing is made (a library call, views, a refusal that ``why`` names)."""
+    """One segment: ``kernel`` is None where nothing is made (a library call, views, a refusal that ``why`` names).
+
+    ``schedule``: the transforms that make its loops, empty where there are none; ``what_if(schedule=...)`` edits them.
+    """
 
     id: NodeId
     scheduler: str
@@ -21,6 +24,7 @@ class SegmentView:
     reads: tuple[NodeId, ...]
     writes: tuple[NodeId, ...]
     refused: str = ""
+    schedule: str = ""
 
     def __repr__(self) -> str:
         what = self.kernel.name if self.kernel else self.refused or "nothing generated"
@@ -35,7 +39,8 @@ def segment_view(graph: Graph, id: NodeId, kernel: Kernel | None, refused: str) 
     written = dict.fromkeys(graph.operands(op)[w] for op in ops for w in graph.op(op).writes)
     fresh = dict.fromkeys(t for op in ops for t in graph.results(op) if not graph.is_value(t))
     reads = tuple(t for t in taken if t not in made and (t not in written or segment.scheduler == "extern"))
-    return SegmentView(id, segment.scheduler, segment.space, ops, kernel, reads, (*written, *fresh), refused)
+    writes = (*written, *fresh)
+    return SegmentView(id, segment.scheduler, segment.space, ops, kernel, reads, writes, refused, segment.schedule)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ GOALS: dict[str, Goal] = {
     "group_norm_silu": Goal(**GROUPS),
     "group_norm_views": Goal((1, 0, 0, 1), **GROUPS),
     "group_norm_views_affine": Goal((1, 0, 0, 1), **GROUPS),
+    "group_norm_views_silu": Goal((1, 0, 0, 1), **GROUPS),
     "cross_entropy": Goal(cuda=(2, 0, 0, 0)),
     "column_sum": Goal(bound=1.1, because=PARTS),
     "batch_norm": Goal(cuda=(2, 0, 0, 0), **BATCH),

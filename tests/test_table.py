@@ -16,7 +16,8 @@ SCRIPT = Path(__file__).parent.parent / "docs" / "make_table.py"
 ISSUE = {
     "one kernel": (
         "softmax", "layer_norm", "rms_norm", "residual_layer_norm", "group_norm_silu", "rope", "adamw", "siblings",
-        "cross_entropy", "batch_norm", "group_norm_views_affine", "linear_bias_gelu", "attention",
+        "cross_entropy", "batch_norm", "group_norm_views_affine", "group_norm_views_silu", "linear_bias_gelu",
+        "attention",
     ),
     "two kernels": ("rope_grouped", "unrelated", "layer_norm_backward", "native_layer_norm_backward"),
     "no kernel": ("qkv_views",),

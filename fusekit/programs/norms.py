@@ -41,6 +41,15 @@ def group_norm_views_affine(x: torch.Tensor, groups: int, weight: torch.Tensor, 
     return group_norm_views(x, groups) * weight.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1)
 
 
+def group_norm_views_silu(x: torch.Tensor, groups: int, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """The channels split off alone, so that weight and bias only need to be split as well."""
+    n, c, *rest = x.shape
+    split = x.view(n, groups, c // groups, *rest)
+    var, mean = torch.var_mean(split, list(range(2, split.dim())), correction=0, keepdim=True)
+    normal = ((split - mean) * torch.rsqrt(var + 1e-5)).view(x.shape)
+    return F.silu(normal * weight.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1))
+
+
 def batch_norm(module: torch.nn.BatchNorm2d, x: torch.Tensor) -> torch.Tensor:
     """In training: the running statistics and the count of batches are written."""
     return module(x)
@@ -131,6 +140,8 @@ NORMS: tuple[Program, ...] = (
     Program("group_norm_views", "a group norm written with views", group_norm_views, _groups, "norms"),
     Program("group_norm_views_affine", "the same, then weight and bias", group_norm_views_affine, _groups_affine,
             "norms"),
+    Program("group_norm_views_silu", "the same with SiLU, the channels split off alone", group_norm_views_silu,
+            _groups_affine, "norms"),
     Program("batch_norm", "nn.BatchNorm2d in training, with running statistics", batch_norm, _batch, "norms",
             atol=LONG_SUM),
     Program("batch_norm_channels_last", "the same with channels innermost", batch_norm, _batch_channels_last, "norms",

@@ -137,7 +137,7 @@ class _Assembler:
         """Each fold, and where that is allowed each store, right behind what it takes."""
         kinds = (Accumulate, Store) if self.early else (Accumulate,)
         roots = [r for r in self.nest.roots if r.path == path and r.step == step and isinstance(r.statement, kinds)]
-        for items, root in at_use(self._items(path, step), roots):
+        for items, root in at_use(self._items(path, step), roots, self.nest.cases):
             for cases, group in arrange(items, self.nest.cases):
                 yield from self._guarded(cases, group)
             if root is not None:

@@ -32,8 +32,13 @@ def at_top(items: Sequence[Item], cases: Mapping[str, Cases], first: int) -> tup
     )
 
 
-def at_use(items: Sequence[Item], roots: Iterable[Root]) -> Iterator[tuple[list[Item], Root | None]]:
-    """Root after root with the items that it needs and that no earlier one needed; at last the rest, with None."""
+def at_use(
+    items: Sequence[Item], roots: Iterable[Root], cases: Mapping[str, Cases]
+) -> Iterator[tuple[list[Item], Root | None]]:
+    """Root after root with the items that it needs and that no earlier one needed; at last the rest, with None.
+
+    An item needs its operands, and the tests under which it is computed, be it for other roots.
+    """
     own = {item.name: item for item in items}
     left = dict(own)
     for root in roots:
@@ -49,6 +54,7 @@ def at_use(items: Sequence[Item], roots: Iterable[Root]) -> Iterator[tuple[list[
             uses = own[name].uses
             todo += [operand for operand, _ in uses]
             todo += [test for _, case in uses for test, _ in case]
+            todo += [test for case in cases[name] for test, _ in case]
         yield [left.pop(item.name) for item in items if item.name in needed and item.name in left], root
     yield list(left.values()), None
 

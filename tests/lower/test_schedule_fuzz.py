@@ -50,6 +50,11 @@ def test_an_outer_loop_with_an_empty_pass_stores_nothing_there() -> None:
     assert trial(5315, "cpu").outcome == "right"
 
 
+def test_a_value_of_two_stores_comes_after_the_tests_of_both() -> None:
+    """Seed 7034: it is read at its first use, under either test; the second was made for the second store only."""
+    assert trial(7034, "cuda").outcome == "right"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(20))
 @pytest.mark.parametrize("target", ["cpu", "cuda"])

@@ -28,7 +28,9 @@ _INDICES = "INDICES element is out of DATA bounds, id={found} axis_dim={size}"
 _ERRORS: dict[str, type[Exception]] = {"IndexError": IndexError, "RuntimeError": RuntimeError}
 
 
-class _Parameter(Protocol):
+class Parameter(Protocol):
+    """One parameter of a kernel: the address of memory block ``node``, or the graph's number ``number``."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -38,7 +40,7 @@ class _Parameter(Protocol):
 
 
 def watched(
-    function: Callable[..., int | None], graph: Graph, checks: Sequence[NodeId], params: Sequence[_Parameter]
+    function: Callable[..., int | None], graph: Graph, checks: Sequence[NodeId], params: Sequence[Parameter]
 ) -> Callable[..., None]:
     """A kernel that gives back 1 for a bad index, as a function that raises eager's error: of its first bad check."""
 

@@ -10,8 +10,8 @@ import torch
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph, Number
-from fusekit.run.bounds import watched
+from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.run.bounds import Parameter, watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
@@ -19,17 +19,6 @@ from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, is_
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
 
 Step = Callable[[Memory, Leaves], None]
-
-
-class Parameter(Protocol):
-    """One parameter of a kernel: the address of memory block ``node``, or the graph's number ``number``."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def node(self) -> NodeId | None: ...
-    @property
-    def number(self) -> Number | None: ...
 
 
 class Launchable(Protocol):

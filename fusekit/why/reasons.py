@@ -80,7 +80,6 @@ SENTENCES: dict[str, str] = {
     "is-stored": "{place} holds it anyway",
     "taken-from-memory": "{op}, a library call, takes it from memory",
     "cheaper-stored": "computed by each consumer it would move {again} bytes, stored once {stored}",
-    "forward-undone": "stored once after all: {because}",
     # segment
     "one-kernel": "one kernel over {space}: {because}",
     "single-store": "nothing else is stored along with it",
@@ -110,7 +109,6 @@ SENTENCES: dict[str, str] = {
     "alias-only": "only views of what is there: nothing is launched",
     "computed-again": "{op} is computed in each of these kernels: it is not in memory when the later one runs",
     "extern-call": "{op} is a library call, which no kernel takes in",
-    "nothing-to-do": "no element to compute",
     "own-words": "{text}",
     # schedule
     "scheduled-by": "{scheduler}, for {target}: {chain}",

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from fusekit.errors import FusekitError, UnsupportedError
+from fusekit.escape import line
 from fusekit.jit import KEYS, JitFunction, forget_last_run
 from fusekit.pipeline import Options
 from fusekit.trace.dynamo import GraphCall
@@ -108,8 +109,8 @@ def warn_of_fallback(call: GraphCall, options: Options, error: UnsupportedError)
     """Say why eager takes over, and where; ``strict`` allows no such thing."""
     if options.strict:
         raise error
-    line = "" if error.where or not call.where else f" (the graph that begins at {call.where})"
-    warnings.warn(f"runs in eager PyTorch, not fused: {error}{line}", FallbackWarning, stacklevel=3)
+    graph = "" if error.where or not call.where else f" (the graph that begins at {call.where})"
+    warnings.warn(line(f"runs in eager PyTorch, not fused: {error}{graph}"), FallbackWarning, stacklevel=3)
 
 
 class _Backend:

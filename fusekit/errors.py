@@ -3,6 +3,8 @@
 Eager's own errors are never wrapped: a program that eager refuses raises eager's exception type.
 """
 
+from fusekit.escape import line
+
 
 class FusekitError(RuntimeError):
     """``what`` went wrong, ``where`` (a source line, a node, an argument), the ``fix``; the last two may be missing."""
@@ -11,7 +13,7 @@ class FusekitError(RuntimeError):
         self.what, self.where, self.fix = what, where, fix
         place = f" at {where}" if where else ""
         mend = f"; {fix}" if fix else ""
-        super().__init__(f"{what}{place}{mend}")
+        super().__init__(line(f"{what}{place}{mend}"))
 
 
 class UnsupportedError(FusekitError):

@@ -14,6 +14,7 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 
 from fusekit.errors import BackendUnavailable, FusekitError, UnsupportedError
+from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, GraphDiff, print_graph
 from fusekit.ir import diff as graph_diff
@@ -361,18 +362,18 @@ class Exploration:
     # ---- how it looks
 
     def __repr__(self) -> str:
-        lines = [f"exploration of {self.recording.name}", *(f"  what if {one}" for one in self.decisions)]
+        rows = [f"exploration of {self.name}", *(f"  what if {one}" for one in self.decisions)]
         for step in self.steps:
             said = f"{len(step.explanations)} explanations" if step.explanations else ""
-            lines.append(
+            rows.append(
                 f"  {step.name:14} {len(step.graph.ops()):4} ops  {step.seconds * 1000:7.1f} ms  {said}".rstrip()
             )
         for segment in self.segments:
             what = segment.kernel.name if segment.kernel else segment.refused or self._without_kernel(segment)
-            lines.append(
+            rows.append(
                 f"  {segment.id:4} {segment.scheduler:10} {list(segment.space)!s:16} {len(segment.ops):4} ops  {what}"
             )
-        return "\n".join(lines)
+        return "\n".join(map(line, rows))
 
     def _without_kernel(self, segment: SegmentView) -> str:
         return "nothing launched" if segment.scheduler == "alias" else self.graph.op(segment.ops[0]).target

@@ -25,6 +25,7 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from fusekit.errors import FusekitError
+from fusekit.escape import line
 from fusekit.exploration import Exploration
 from fusekit.passes import Functionalize
 from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
@@ -393,7 +394,7 @@ class JitFunction:
     def __repr__(self) -> str:
         info = self.cache_info()
         name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
-        return f"<fusekit.jit {name}: {info.plans} plans, {info.recordings} recordings, {info.hits} hits>"
+        return f"<fusekit.jit {line(name)}: {info.plans} plans, {info.recordings} recordings, {info.hits} hits>"
 
 
 def _compiled(fn: Callable[..., object], options: Options, recording: Recording, numbers: Numbers) -> _Kept:

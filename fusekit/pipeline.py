@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fusekit.errors import FusekitError, UnsupportedError
+from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant
 from fusekit.lower import CannotLower, Kernel, lower_segment
@@ -94,7 +95,7 @@ class Step:
     merges: tuple[Trial, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<step {self.name}: {self.graph!r}, {len(self.explanations)} explanations>"
+        return f"<step {line(self.name)}: {self.graph!r}, {len(self.explanations)} explanations>"
 
 
 @dataclass(frozen=True)

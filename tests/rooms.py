@@ -7,6 +7,7 @@ from pathlib import Path
 
 # Each level imports only levels above it. Rooms of one level do not import one another.
 LEVELS = (
+    ("escape",),
     ("ids", "errors", "dtypes", "progress"),
     ("index",),
     ("why",),
@@ -35,7 +36,21 @@ LEVELS = (
 RANK = {room: rank for rank, level in enumerate(LEVELS) for room in level}
 
 TORCH_FREE = (
-    *("ids", "errors", "dtypes", "index", "why", "ir", "memory", "ops", "domains", "schedule", "passes", "lower"),
+    *(
+        "escape",
+        "ids",
+        "errors",
+        "dtypes",
+        "index",
+        "why",
+        "ir",
+        "memory",
+        "ops",
+        "domains",
+        "schedule",
+        "passes",
+        "lower",
+    ),
     *("draw", "notebook"),
 )
 FRONT_DOORS = ("exploration", "jit", "dynamo_backend", "testing", "programs", "demo", "doctor", "cli", "__main__")

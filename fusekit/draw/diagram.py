@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from fusekit.draw.plain import plain_svg
 from fusekit.draw.program import program_picture
 from fusekit.draw.segments import segments_picture
 from fusekit.errors import UnsupportedError
+from fusekit.escape import html
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.why import Explanation
@@ -64,7 +64,7 @@ class Diagram:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """An image that every viewer shows, also an untrusted notebook (which strips inline SVG), and a text."""
         data = base64.b64encode(self.svg.encode()).decode()
-        image = f'<img alt="{escape(self.desc or self.title, quote=True)}" src="data:image/svg+xml;base64,{data}"/>'
+        image = f'<img alt="{html(self.desc or self.title)}" src="data:image/svg+xml;base64,{data}"/>'
         return {"text/html": image, "image/svg+xml": self.svg, "text/plain": self.desc or self.title}
 
     def __repr__(self) -> str:

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from math import ceil
 from typing import TYPE_CHECKING
 
-from fusekit.draw.escape import dot_name, label, shorten
 from fusekit.draw.looks import (
     BADGE_HOLD,
     BOLD,
@@ -27,9 +26,11 @@ from fusekit.draw.looks import (
     STROKE,
     TINY,
     TITLE,
+    shorten,
     text_width,
 )
 from fusekit.draw.parts import Card, Chip, Cut, Edge, Frame, Hazard, Part, Picture, Pill, Record, Tab, Tile
+from fusekit.escape import dot_name, label
 
 if TYPE_CHECKING:
     import graphviz

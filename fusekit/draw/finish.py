@@ -10,7 +10,6 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from fusekit.draw.escape import clean, dot_name, prose, unlabel
 from fusekit.draw.looks import (
     BADGE_HOLD,
     BOLD,
@@ -26,6 +25,7 @@ from fusekit.draw.looks import (
 from fusekit.draw.parts import Frame, Picture, Tile
 from fusekit.draw.svg import SVG, G, element, icon, number, seal
 from fusekit.draw.zigzag import zigzag
+from fusekit.escape import clean, dot_name, prose, unlabel
 
 C = LIGHT
 _ICONS = {icon.hold: name for name, icon in ICONS.items()}

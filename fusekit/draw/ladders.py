@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from fusekit.draw.domains import Bar, Joint, Ladder, Side, ladders_of
 from fusekit.draw.dot import wrap
-from fusekit.draw.escape import clean, prose, shorten
-from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, text_width
+from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, shorten, text_width
 from fusekit.draw.notes import Notes
 from fusekit.draw.rungs import Key, Rungs, Spot, depth_of, rungs_of
 from fusekit.draw.svg import box, canvas, element, number, seal, words
+from fusekit.escape import clean, prose
 from fusekit.ir import Graph
 
 MARGIN, TOP, RAIL, APART = 18.0, 62.0, 64.0, 64.0

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from math import log2
 
 from fusekit.draw.dot import wrap
-from fusekit.draw.escape import clean, prose, shorten
-from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, text_width
+from fusekit.draw.looks import LIGHT, NAME, SMALL, TINY, TITLE, shorten, text_width
 from fusekit.draw.notes import Notes, op_facts
 from fusekit.draw.races import Row, badge, measure, record, rows_of
 from fusekit.draw.segments import Kernels, segment_tip, tab_of
 from fusekit.draw.svg import box, canvas, element, number, seal, words
 from fusekit.draw.touches import Column, Lane, Touch, columns_of, flows_of, lanes_of, orders_of
 from fusekit.draw.words import bytes_text, letter_of, plural
+from fusekit.escape import clean, prose
 from fusekit.ids import NodeId
 from fusekit.ir import Block, Graph
 

@@ -99,3 +99,11 @@ def text_width(text: str, size: float, *, mono: bool = False, bold: bool = False
     wide = sum(c.isupper() or c in "mwMW%@" or ord(c) > 0x2E80 for c in text)
     narrow = sum(c in "iljtfrI.,:;'|![]() " for c in text)
     return (0.61 * len(text) + 0.15 * wide - 0.22 * narrow) * size * (1.1 if bold else 1.0)
+
+
+def shorten(text: str, longest: int = LONGEST) -> str:
+    """``text`` with its middle left out when it is longer than a label may be."""
+    if len(text) <= longest:
+        return text
+    tail = longest // 3
+    return f"{text[: longest - tail - 1]}…{text[-tail:]}"

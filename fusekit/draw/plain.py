@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fusekit.draw.beside import Point, Rect, route, rows_of
-from fusekit.draw.escape import clean, prose, shorten
-from fusekit.draw.looks import CARD_RADIUS, LIGHT, NAME, SMALL, TINY, TITLE, text_width
+from fusekit.draw.looks import CARD_RADIUS, LIGHT, NAME, SMALL, TINY, TITLE, shorten, text_width
 from fusekit.draw.parts import Card, Cut, Edge, Frame, Hazard, Part, Picture, Pill, Record, Tile
 from fusekit.draw.svg import canvas, element, seal, words
+from fusekit.escape import clean, prose
 
 GAP_X, GAP_Y, PAD, MARGIN, HEAD = 26.0, 30.0, 8.0, 16.0, 52.0
 LINE = 14.0

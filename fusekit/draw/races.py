@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fusekit.draw.escape import clean, prose, shorten
-from fusekit.draw.looks import SMALL, TINY, text_width
+from fusekit.draw.looks import SMALL, TINY, shorten, text_width
 from fusekit.draw.svg import box, element, words
 from fusekit.draw.words import plural, segment_text
+from fusekit.escape import clean, prose
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower.record import access_text

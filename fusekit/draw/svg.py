@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import xml.etree.ElementTree as ET
 
-from fusekit.draw.escape import clean, prose
 from fusekit.draw.looks import ICONS, LIGHT, MONO_STACK, SANS_STACK, STYLE
+from fusekit.escape import clean, prose
 
 SVG = "http://www.w3.org/2000/svg"
 G = f"{{{SVG}}}g"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import networkx as nx
 
 from fusekit.errors import InvalidGraph
+from fusekit.escape import node_name
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
 from fusekit.ir.domains import Axis, DomainKind, IterDomain, Transform
 from fusekit.ir.graph import Graph, Holder, edges_of
@@ -72,7 +72,7 @@ class Draft:
 
     def fresh(self, wanted: str) -> NodeId:
         """``wanted`` where it is free, else ``wanted.1``, ``wanted.2``, ...; a bare sigil gets the next number."""
-        wanted = wanted[0] + re.sub(r"[^A-Za-z0-9_.]", "_", wanted[1:])
+        wanted = wanted[0] + node_name(wanted[1:])
         bare, name = len(wanted) == 1, wanted
         while bare or name in self._used:
             number = self._next.get(wanted, 0 if len(wanted) == 1 else 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import networkx as nx
 
+from fusekit.escape import line
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
 from fusekit.ir.domains import Axis, DomainKind, IterDomain, TensorDomain, Transform
 from fusekit.ir.layout import Layout
@@ -278,7 +279,7 @@ class Graph:
         counts = [f"{len(self._by_kind[k])} {word}" for k, word in words]
         if self.iter_domains():
             counts.append(f"{len(self.iter_domains())} iteration domains")
-        return f"<graph {self.name}: {', '.join(counts)}>"
+        return f"<graph {line(self.name)}: {', '.join(counts)}>"
 
 
 def _tensor_domain(found: list[tuple[Axis, NodeId]]) -> TensorDomain:

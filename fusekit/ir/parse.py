@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from fusekit.dtypes import BY_NAME, DType
 from fusekit.errors import TextSyntaxError
+from fusekit.escape import unsymbol, unword
 from fusekit.ids import NodeId
 from fusekit.index import Form, parse_form
 from fusekit.ir.domain_text import read_domain_line
@@ -25,7 +26,7 @@ _TOKEN = re.compile(
 )
 _LAYOUT = re.compile(r"\(([\d,]*)\):(b?)\(([-\d,]*)\)\+(\{[^}]*\}|-?\d+)")
 _OP = (
-    r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:]+)(\(.*\))"
+    r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:+/-]+|'[^'\s]*')(\(.*\))"
     r"((?: writes [\d, ]+)?)((?: same [\d:, ]+)?)( forward)?"
 )
 _PLAIN = {"True": True, "False": False, "None": None}
@@ -45,7 +46,7 @@ def parse(text: str) -> Graph:
             reader.line(line.strip())
         except TextSyntaxError as error:
             raise TextSyntaxError(error.what, f"line {number}: {line.strip()}", error.fix) from error
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, SyntaxError) as error:
             raise TextSyntaxError(f"not understood ({error})", f"line {number}: {line.strip()}") from error
     if reader.draft is None:
         raise TextSyntaxError("no graph: the first line is 'graph NAME {'", "line 1")
@@ -67,7 +68,7 @@ class _Reader:
             (r"(%\S+) : (\w+) (\(.*\)\+\S+|\(.*\)\+\{.*\}) in (@\S+) (\S+)", self.place),
             (_OP, self.op),
             (r"order (\S+) -> (\S+) ((?:RAW|WAR|WAW)(?: (?:RAW|WAR|WAW))*)( .*)?", self.ordering),
-            (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{([^}]*)\}(?: by ([\w-]+): (.*))?", self.segment),
+            (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{([^}]*)\}(?: by (\S+): (.*))?", self.segment),
             (r"boundary (\S+) -> (\S+) at (\S+) (\d+) bytes", self.boundary),
         )
 
@@ -91,13 +92,13 @@ class _Reader:
         return self.draft
 
     def graph(self, m: re.Match[str]) -> None:
-        self.draft = Draft(empty_graph(m[1]), "parse")
+        self.draft = Draft(empty_graph(unword(m[1])), "parse")
 
     def number(self, m: re.Match[str]) -> None:
         self.numbers[m[1]] = int(m[2])
 
     def block(self, m: re.Match[str]) -> None:
-        self.expect(m[1], self.to.add_block(Block(int(m[2]), m[3], m[4]), id=m[1]))
+        self.expect(m[1], self.to.add_block(Block(int(m[2]), unword(m[3]), unword(m[4])), id=m[1]))
 
     def value(self, m: re.Match[str]) -> None:
         self.shapes[m[1]] = _ints(m[3])
@@ -107,7 +108,9 @@ class _Reader:
         dtype = _dtype(m[2])
         layout = self.layout(m[3], dtype)
         self.shapes[m[1]] = layout.shape
-        node = self.to.add_tensor(Tensor(dtype, layout.shape), id=m[1], block=NodeId(m[4]), layout=layout, role=m[5])
+        node = self.to.add_tensor(
+            Tensor(dtype, layout.shape), id=m[1], block=NodeId(m[4]), layout=layout, role=unword(m[5])
+        )
         self.expect(m[1], node)
 
     def expect(self, wanted: str, given: NodeId) -> None:
@@ -129,7 +132,7 @@ class _Reader:
         args, kwargs, operands = _Call(m[4], variables).read()
         writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
         same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
-        payload = Op(m[3], args, kwargs, writes, same, forward=bool(m[7]))
+        payload = Op(unword(m[3]), args, kwargs, writes, same, forward=bool(m[7]))
         self.expect(m[1], self.to.add_op(payload, operands, results, id=m[1]))
 
     def ordering(self, m: re.Match[str]) -> None:
@@ -138,7 +141,7 @@ class _Reader:
 
     def segment(self, m: re.Match[str]) -> None:
         members = [NodeId(op) for op in m[4].split()]
-        payload = Segment(m[2], _ints(m[3]), m[5] or "", m[6] or "")
+        payload = Segment(unword(m[2]), _ints(m[3]), unword(m[5] or ""), unword(m[6] or ""))
         self.expect(m[1], self.to.add_segment(payload, members, id=m[1]))
 
     def boundary(self, m: re.Match[str]) -> None:
@@ -158,8 +161,8 @@ class _Call:
         kwargs: list[tuple[str, object]] = []
         self.skip("(")
         while not self.skip(")"):
-            if self.tokens[self.at].lastgroup == "plain" and self.peek(1) == "=":
-                name = self.tokens[self.at]["plain"]
+            if self.tokens[self.at].lastgroup in ("plain", "string") and self.peek(1) == "=":
+                name = unword(self.tokens[self.at][0].strip())
                 self.at += 2
                 kwargs.append((name, self.item()))
             else:
@@ -191,9 +194,9 @@ class _Call:
             self.operands.append(NodeId(token["tensor"]))
             return Operand(len(self.operands) - 1)
         if token["number"]:
-            return Number(int(token["number"]), ast.literal_eval(token["example"]))
+            return Number(int(token["number"]), _example(token["example"]))
         if token["symbol"] is not None:
-            return Symbol(token["symbol"])
+            return Symbol(unsymbol(token["symbol"]))
         if token["form"] is not None:
             return self.form(token["form"])
         if token["string"]:
@@ -224,6 +227,11 @@ def _tokens(text: str) -> list[re.Match[str]]:
         found.append(token)
         at = token.end()
     return found
+
+
+def _example(text: str) -> int | float:
+    special = re.fullmatch(r"float\('([^']+)'\)", text)
+    return float(special[1]) if special else ast.literal_eval(text)
 
 
 def _dtype(name: str) -> DType:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeGuard
 
 from fusekit.dtypes import DType
+from fusekit.escape import line
 from fusekit.index import Form
 from fusekit.ir.domains import Axis, IterDomain, Transform
 from fusekit.ir.layout import Layout
@@ -20,7 +21,12 @@ class Origin:
     modules: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return line(f"{self.file}:{self.line}")
+
+    @property
+    def short(self) -> str:
+        """The file without its folders, and the line."""
+        return line(f"{self.file.rsplit('/', 1)[-1]}:{self.line}")
 
 
 # ---- arguments of an op -------------------------------------------------------------------------------------------

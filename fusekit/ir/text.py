@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 
 from fusekit.dtypes import DType
+from fusekit.escape import comment, line, literal, phrase, symbol, word
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, print_form
 from fusekit.ir.domain_text import print_domains
@@ -22,7 +23,7 @@ from fusekit.why import Explanation
 
 def print_graph(graph: Graph, explanations: Iterable[Explanation] = (), *, lines: bool = True) -> str:
     """The text of a graph, and of the explanations as a ``because`` block; ``lines``: with the users' lines."""
-    rows = [f"graph {graph.name} {{", *(f"  {row}" for row in _body(graph, lines)), "}"]
+    rows = [f"graph {word(graph.name)} {{", *(f"  {row}" for row in _body(graph, lines)), "}"]
     because = print_explanations(explanations)
     return "\n".join([*rows, because] if because else rows) + "\n"
 
@@ -34,9 +35,9 @@ def print_explanations(explanations: Iterable[Explanation]) -> str:
 
 
 def print_explanation(e: Explanation) -> str:
-    facts = ", ".join(f"{k}={v!r}" for k, v in e.reason.facts)
+    facts = ", ".join(f"{word(k)}={v!r}" for k, v in e.reason.facts)
     evidence = f" <- {' '.join(e.evidence)}" if e.evidence else ""
-    return f"{e.by}: {' '.join(e.subject)} {e.verdict} {e.reason.name}({facts}){evidence}"
+    return line(f"{e.by}: {' '.join(e.subject)} {e.verdict} {e.reason.name}({facts}){evidence}")
 
 
 def _body(graph: Graph, lines: bool) -> Iterator[str]:
@@ -44,19 +45,19 @@ def _body(graph: Graph, lines: bool) -> Iterator[str]:
         yield f"number {var.name} < {var.extent}"
     for node in graph.blocks():
         block = graph.block(node)
-        yield f"{node} : {block.nbytes} bytes {block.device} {block.kind}"
+        yield f"{node} : {block.nbytes} bytes {word(block.device)} {word(block.kind)}"
     for node in graph.tensors():
         yield f"{node} : {_tensor(graph, node)}"
     for node in graph.ops():
         yield _op_line(graph, node, lines)
     for first, then, ordering in graph.orderings():
-        where = f" {ordering.where!r}" if ordering.where else ""
+        where = f" {literal(ordering.where)}" if ordering.where else ""
         yield f"order {first} -> {then} {' '.join(ordering.kinds)}{where}"
     for node in graph.segments():
         segment = graph.segment(node)
         space = f"[{','.join(map(str, segment.space))}]"
-        made = f" by {segment.by}: {segment.schedule}" if segment.by else ""
-        yield f"segment {node} {segment.scheduler} {space} {{ {' '.join(graph.members(node))} }}{made}"
+        made = f" by {word(segment.by)}: {phrase(segment.schedule)}" if segment.by else ""
+        yield f"segment {node} {word(segment.scheduler)} {space} {{ {' '.join(graph.members(node))} }}{made}"
     for first, then, tensor, boundary in graph.boundaries():
         yield f"boundary {first} -> {then} at {tensor} {boundary.nbytes} bytes"
     yield from print_domains(graph)
@@ -66,7 +67,7 @@ def _tensor(graph: Graph, node: NodeId) -> str:
     tensor, lives = graph.tensor(node), graph.lives(node)
     if lives is None:
         return f"{tensor.dtype} [{','.join(map(str, tensor.shape))}]"
-    return f"{tensor.dtype} {print_layout(lives.layout)} in {graph.block_of(node)} {lives.role}"
+    return f"{tensor.dtype} {print_layout(lives.layout)} in {graph.block_of(node)} {word(lives.role)}"
 
 
 def print_layout(layout: Layout) -> str:
@@ -89,15 +90,15 @@ def _op_line(graph: Graph, node: NodeId, lines: bool) -> str:
         out += f" same {', '.join(f'{r}:{o}' for r, o in op.same)}"
     if op.forward:
         out += " forward"
-    return out + (f"  # {op.origin}" if op.origin and lines else "")
+    return out + (f"  # {comment(op.origin)}" if op.origin and lines else "")
 
 
 def print_call(graph: Graph, node: NodeId) -> str:
     """``aten.add.Tensor(%a, %b, alpha=2)``."""
     op, operands = graph.op(node), graph.operands(node)
     words = [print_arg(a, operands) for a in op.args]
-    words += [f"{k}={print_arg(v, operands)}" for k, v in op.kwargs]
-    return f"{op.target}({', '.join(words)})"
+    words += [f"{word(k)}={print_arg(v, operands)}" for k, v in op.kwargs]
+    return f"{word(op.target)}({', '.join(words)})"
 
 
 def print_arg(value: object, operands: tuple[NodeId, ...]) -> str:
@@ -105,9 +106,9 @@ def print_arg(value: object, operands: tuple[NodeId, ...]) -> str:
         case Operand(position):
             return operands[position]
         case Number(index, example):
-            return f"<n{index} {example!r}>"
+            return f"<n{index} {print_arg(example, operands)}>"
         case Symbol(name):
-            return f"`{name}`"
+            return symbol(name)
         case Guard(form, extent):
             return f"{{0 <= {print_form(form)} < {extent}}}"
         case Form():
@@ -120,8 +121,10 @@ def print_arg(value: object, operands: tuple[NodeId, ...]) -> str:
             return f"float({str(value)!r})"
         case complex():
             return f"complex({value.real!r}, {value.imag!r})"
+        case str():
+            return literal(value)
         case _:
-            return repr(value)
+            return line(repr(value))
 
 
 def _parameters(graph: Graph) -> set[Var]:

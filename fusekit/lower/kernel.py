@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from fusekit.domains import reference_of, roots
+from fusekit.escape import identifier
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.ir import Segment as SegmentPayload
@@ -230,7 +231,7 @@ def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
             words[str(graph.op(op).kwarg("kind"))] = None
         elif target.startswith("aten."):
             words[target.split(".")[1]] = None
-    return "_".join(["fk", *list(words)[:4]]) if words else "fk_copy"
+    return identifier("_".join(["fk", *list(words)[:4]])) if words else "fk_copy"
 
 
 def _notes(graph: Graph, nest: Nest) -> list[str]:

@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
+from fusekit.escape import identifier
 from fusekit.ids import NodeId
 from fusekit.ir import Number
 
@@ -26,8 +27,8 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """``wanted`` as an identifier, with ``_1``, ``_2``, ... where it is taken."""
-        stem = re.sub(r"\W", "_", wanted) or "v"
-        if stem[0].isdigit() or _LOOP.fullmatch(stem):
+        stem = identifier(wanted)
+        if _LOOP.fullmatch(stem):
             stem = f"v_{stem}"
         name, count = stem, 0
         while name in self._used:

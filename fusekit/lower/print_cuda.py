@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import assert_never
 
 from fusekit.dtypes import I64
-from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Graph, Parallel
 from fusekit.lower import scalars
@@ -292,7 +291,7 @@ class CudaPrinter(FoldPrinter):
             for name in self._named(statement):
                 if name not in written:
                     inputs[name] = None
-            lines += [(self._noted(text, statement.ops), statement.ops) for text in self.one(statement)]
+            lines += [(text + self.note_of(statement.ops), statement.ops) for text in self.one(statement)]
             target = self._targets(statement)
             written.update(target)
             if isinstance(statement, Accumulate) or self.readers[statement.name] > own.get(statement.name, 0):
@@ -332,10 +331,6 @@ class CudaPrinter(FoldPrinter):
             return [statement.name]
         held = self.accumulator(statement.name, statement.lanes)
         return [held, self.position_of(held)] if statement.fold.is_arg else [held]
-
-    def _noted(self, text: str, ops: tuple[NodeId, ...]) -> str:
-        origin = self.graph.op(ops[0]).origin if ops else None
-        return text if origin is None else f"{text}  # {origin.file.rsplit('/', 1)[-1]}:{origin.line}"
 
 
 def _kind(statement: Statement) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from fusekit.dtypes import DType
+from fusekit.escape import comment
 from fusekit.ids import NodeId
 from fusekit.index import Form, print_form
 from fusekit.ir import Graph, Guard
@@ -50,12 +51,13 @@ class Printer:
 
     def commented(self, text: str, ops: tuple[NodeId, ...]) -> None:
         """The user's line as a comment, where it fits."""
+        note = self.note_of(ops)
+        self.put(text + note if len(text) + len(note) + 4 * self.indent <= WIDTH else text, ops)
+
+    def note_of(self, ops: tuple[NodeId, ...]) -> str:
+        """The user's line as a comment."""
         origin = self.graph.op(ops[0]).origin if ops else None
-        if origin is not None:
-            note = f"  # {origin.file.rsplit('/', 1)[-1]}:{origin.line}"
-            if len(text) + len(note) + 4 * self.indent <= WIDTH:
-                text += note
-        self.put(text, ops)
+        return "" if origin is None else f"  # {comment(origin.short)}"
 
     def statement(self, statement: Statement) -> None:
         raise NotImplementedError

@@ -38,8 +38,8 @@ def _kind(graph: Graph, tensor: NodeId) -> Kind:
 
 
 def helpers_in(text: str) -> frozenset[str]:
-    """The functions of the op table that a text calls."""
-    return frozenset(_WORD.findall(text)) & functions().keys()
+    """The functions of the op table that a line calls; a comment calls nothing."""
+    return frozenset(_WORD.findall(text.partition("#")[0])) & functions().keys()
 
 
 def held(dtype: DType) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from fusekit.draw import VIEWS
 from fusekit.draw.words import bytes_text, plural, shape_text
 from fusekit.errors import FusekitError
+from fusekit.escape import shown
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, NodeId, kind_of
 from fusekit.ir import Graph, diff, print_graph
 from fusekit.lower.record import race_record
@@ -116,13 +117,15 @@ def document(x: Explored) -> Document:
 
 
 def plain(value: object) -> object:
-    """Dataclasses as dicts, tuples as lists: what JSON holds."""
+    """Dataclasses as dicts, tuples as lists, strings as a page can have them: what JSON holds."""
+    if isinstance(value, str):
+        return shown(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple | list):
         return [plain(v) for v in value]
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {shown(k): plain(v) for k, v in value.items()}
     return value
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
+from fusekit.escape import clean, html, json_in_html
 from fusekit.notebook.document import Document, document, plain
 from fusekit.notebook.explored import Explored
 from fusekit.notebook.page import script, stylesheet
@@ -79,19 +78,11 @@ def page(shown: Document, svgs: dict[str, str], state: State) -> str:
     text = "\n".join(line.text for line in shown.steps[-1].text)
     return PAGE.format(
         policy=POLICY,
-        title=escape(title, quote=True),
+        title=html(title),
         style=stylesheet().replace("</", "<\\/"),
-        text=escape(text),
-        data=embedded(data),
+        text=html(text),
+        data=json_in_html(data),
         script=script().replace("</script", "<\\/script"),
-    )
-
-
-def embedded(data: object) -> str:
-    """JSON that no HTML parser reads as a tag or a comment."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.translate(
-        {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
     )
 
 
@@ -126,5 +117,5 @@ def message_svg(text: str) -> str:
     """A picture that only says something."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="640" height="60" viewBox="0 0 640 60" role="img">'
-        f'<text x="16" y="34" font-size="12" fill="#59636e">{escape(text[:300])}</text></svg>'
+        f'<text x="16" y="34" font-size="12" fill="#59636e">{html(clean(text[:300]))}</text></svg>'
     )

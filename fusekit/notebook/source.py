@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from fusekit.escape import comment
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 
@@ -176,7 +177,7 @@ _PART = re.compile(r"(?P<c>  # .*$)|(?P<s>'[^']*')|(?P<id>[%^@$#!][\w.]+)|(?P<nb
 def ir_lines(text: str, graph: Graph, files: Iterable[str]) -> tuple[Line, ...]:
     """The lines of a printed graph; a user's path is cut to its end."""
     for file in files:
-        text = text.replace(f"# {file}:", f"# {short_path(file)}:")
+        text = text.replace(f"# {comment(file)}:", f"# {comment(short_path(file))}:")
     return tuple(Line(tuple(_ir_runs(row)), _about(row, graph)) for row in text.rstrip("\n").split("\n"))
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import ClassVar
 
 from fusekit import dtypes, ops
@@ -111,8 +110,8 @@ class _Walk:
         self.values.current = op
         if self.graph.op(op).target == CUT:
             blocks = [b for t in self.graph.operands(op) if (b := self.graph.block_of(t)) is not None]
-            line = self.graph.op(op).origin
-            where = f" at {PurePath(line.file).name}:{line.line}" if line else ""
+            origin = self.graph.op(op).origin
+            where = f" at {origin.short}" if origin else ""
             self.memory.flush(blocks, Reason.of("flush-cut", where=where))
             return
         if is_view(self.graph, op) or is_metadata(self.graph.op(op)):

@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 import torch
 
+from fusekit.escape import line
 from fusekit.run.closeness import Tolerance, difference, storage_difference, ulps
 from fusekit.run.observe import Named, Outcome
 
@@ -47,16 +48,16 @@ class CheckReport:
 
     def __repr__(self) -> str:
         shown = self.failures or self.rows
-        head = f"{self.title or 'check'}: " + (
+        head = f"{line(self.title or 'check')}: " + (
             "the same as eager" if self.ok else f"{len(self.failures)} of {len(self.rows)} facts differ"
         )
         table = [
             ("", "eager", "fusekit"),
-            *((f"{'' if row.ok else '! '}{row.what}", row.eager, row.fusekit) for row in shown),
+            *(tuple(map(line, (f"{'' if row.ok else '! '}{row.what}", row.eager, row.fusekit))) for row in shown),
         ]
-        widths = [min(max(len(line[k]) for line in table), 60) for k in range(3)]
+        widths = [min(max(len(cells[k]) for cells in table), 60) for k in range(3)]
         return "\n".join(
-            [head, *("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table)]
+            [head, *("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in table)]
         )
 
 

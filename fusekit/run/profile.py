@@ -13,6 +13,7 @@ from itertools import groupby
 import torch
 from tqdm.auto import tqdm
 
+from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower import Kernel
@@ -86,7 +87,7 @@ class Profile:
         notes = [f"{ends}; medians of {self.runs} runs"]
         if any((row.share or 0) > 1 for row in self.segments):
             notes.append("over 100 %: the bytes were still in a cache")
-        head = f"{self.name} on {self.device}, which copies {self.bandwidth:.1f} GB/s"
+        head = f"{line(self.name)} on {self.device}, which copies {self.bandwidth:.1f} GB/s"
         return "\n".join([head, "", lines[0], rule, *lines[1:-1], rule, lines[-1], "", *notes])
 
     def _all(self) -> SegmentTime:

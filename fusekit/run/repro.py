@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import inspect
 import textwrap
@@ -11,16 +12,18 @@ from dataclasses import dataclass, field
 
 import torch
 
+from fusekit.escape import arguments, comment, is_name, literal
 from fusekit.run.closeness import whole
 
 _FEW = 256  # elements that are still written out one by one
+_LITERALS = (bool, int, float, complex, bytes, type(None), type(...), torch.dtype, torch.layout, torch.memory_format)
 
 
 def repro(fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object] | None = None) -> str:
     """Python text that builds the arguments, holds the function's source where there is one, and checks it."""
     writer = _Writer()
     words = [writer.value(arg) for arg in args]
-    words += [f"{name}={writer.value(arg)}" for name, arg in (kwargs or {}).items()]
+    words += arguments({name: writer.value(arg) for name, arg in (kwargs or {}).items()})
     name, source = _source(fn)
     head = ["import torch", "", "import fusekit as fk", ""]
     if writer.has_bytes:
@@ -31,18 +34,26 @@ def repro(fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str
 
 def _source(fn: Callable[..., object]) -> tuple[str, str]:
     text = getattr(fn, "__fusekit_source__", None)
-    name = getattr(fn, "__name__", type(fn).__name__)
     if text is None:
         try:
             text = textwrap.dedent(inspect.getsource(fn))
         except (OSError, TypeError):
             text = ""
-    if text.lstrip().startswith(("def ", "@")):
-        return name, text
-    module = getattr(fn, "__module__", None)
-    if name.isidentifier() and module not in (None, "__main__"):
+    name, module = (str(getattr(fn, word, "")) for word in ("__name__", "__module__"))
+    defined = _defined(text)
+    if defined:
+        return name if name in defined else defined[-1], text
+    if is_name(name) and module != "__main__" and all(map(is_name, module.split("."))):
         return name, f"from {module} import {name}"
-    return "fn", textwrap.indent(f"put the function here: {fn!r}", "# ") + "\nfn = ..."
+    return "fn", f"# put the function here: {comment(repr(fn))}\nfn = ..."
+
+
+def _defined(text: str) -> list[str]:
+    """The functions that a source defines, whatever they call themselves by now."""
+    try:
+        return [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    except (SyntaxError, ValueError):
+        return []
 
 
 @dataclass
@@ -62,10 +73,18 @@ class _Writer:
         if isinstance(value, list):
             return f"[{', '.join(map(self.value, value))}]"
         if isinstance(value, dict):
-            return "{" + ", ".join(f"{key!r}: {self.value(item)}" for key, item in value.items()) + "}"
+            return "{" + ", ".join(f"{self.value(key)}: {self.value(item)}" for key, item in value.items()) + "}"
         if isinstance(value, float) and not abs(value) < float("inf"):
             return f"float('{value}')"
-        return repr(value)
+        if isinstance(value, str):
+            return literal(value)
+        return repr(value) if type(value) in _LITERALS else self.other(value)
+
+    def other(self, value: object) -> str:
+        """A name for what no literal says: whoever runs the script puts it there."""
+        name = f"object{sum(line.startswith('object') for line in self.lines)}"
+        self.lines.append(f"{name} = ...  # put here: {comment(repr(value))}")
+        return name
 
     def tensor(self, tensor: torch.Tensor) -> str:
         if id(tensor) in self.tensors:

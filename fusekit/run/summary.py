@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.lower import Kernel
@@ -27,7 +28,7 @@ class SegmentView:
     schedule: str = ""
 
     def __repr__(self) -> str:
-        what = self.kernel.name if self.kernel else self.refused or "nothing generated"
+        what = line(self.kernel.name if self.kernel else self.refused or "nothing generated")
         return f"<segment {self.id} {self.scheduler} {list(self.space)}: {len(self.ops)} ops, {what}>"
 
 

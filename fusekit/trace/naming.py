@@ -9,6 +9,8 @@ from typing import Any
 
 from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path
 
+from fusekit.escape import node_name
+
 
 def function_name(fn: Any) -> str:
     """A name for the graph: the function's, or its class's."""
@@ -67,7 +69,7 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
 def clean(path: str) -> str:
     """A path as an id: letters, digits, underscores and dots; ``self.ws[0]`` is ``self.ws.0``."""
     text = re.sub(r"\[['\"]?([^\]]*?)['\"]?\]", r".\1", path)
-    return re.sub(r"[^A-Za-z0-9_.]", "_", text).strip(".")
+    return node_name(text).strip(".")
 
 
 def result_name(overload: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fusekit.escape import attribute
 from fusekit.trace.ambient import ambient
 from fusekit.trace.entries import MISSING, SIMPLE, Entry
 from fusekit.trace.guards import Key
@@ -82,7 +83,7 @@ class _Source:
         if how == "cell":
             return f"{holder}.cell_contents"
         if how == "attr":
-            return f"{holder}.{entry.key}"
+            return attribute(holder, entry.key)
         key = self._name("key", entry.key)
         return f"{holder}.__dict__[{key}]" if how == "class" else f"{holder}[{key}]"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal, overload
 
+from fusekit.escape import html, line
 from fusekit.ids import NodeId
 from fusekit.why.reasons import Reason
 
@@ -69,7 +69,7 @@ class Merges(Sequence[Trial]):
     def __repr__(self) -> str:
         if not self.rows:
             return "no pair was tried: there is one group of stores, or none"
-        rows = [self.HEAD, *(row.cells for row in self.rows)]
+        rows = [self.HEAD, *(tuple(map(line, row.cells)) for row in self.rows)]
         widths = [min(max(len(row[k]) for row in rows), 48) for k in range(4)]
         return "\n".join(
             "  ".join([*(c.ljust(w) for c, w in zip(row[:4], widths, strict=True)), row[4]]) for row in rows
@@ -82,8 +82,8 @@ class Merges(Sequence[Trial]):
 
 
 def _html(row: Trial) -> list[str]:
-    pair, saved, _, verdict, reason = map(escape, row.cells)
-    return [pair, saved, "<br>".join(map(escape, row.asked_lines)) or "nobody", verdict, reason]
+    pair, saved, _, verdict, reason = map(html, row.cells)
+    return [pair, saved, "<br>".join(map(html, row.asked_lines)) or "nobody", verdict, reason]
 
 
 def _pair(row: Trial) -> str:

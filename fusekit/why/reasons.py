@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fusekit.escape import line, lines
 from fusekit.ids import NodeId
 
 Fact = str | int | float | bool
@@ -156,7 +157,7 @@ class Reason:
         return dict(self.facts)[fact]
 
     def __str__(self) -> str:
-        return SENTENCES[self.name].format(**dict(self.facts))
+        return lines(SENTENCES[self.name].format(**dict(self.facts)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -171,4 +172,4 @@ class Explanation:
 
     def __repr__(self) -> str:
         mark = "" if self.verdict == "did" else "not done: "
-        return f"{', '.join(self.subject)}: {mark}{self.reason} [{self.by}]"
+        return line(f"{', '.join(self.subject)}: {mark}{self.reason} [{self.by}]")

@@ -8,10 +8,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from fusekit.draw import DARK, LIGHT, draw
-from fusekit.draw.escape import clean, dot_name, label, shorten, unlabel
-from fusekit.draw.looks import BADGE_HOLD, ICONS
+from fusekit.draw.looks import BADGE_HOLD, ICONS, shorten
 from fusekit.draw.parts import Card, Chip, Cut, Edge, Frame, Hazard, Picture, Pill, Record, Tab, Tile
 from fusekit.draw.plain import plain_svg
+from fusekit.escape import clean, dot_name, label, unlabel
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [

@@ -9,9 +9,10 @@ import pytest
 
 from fusekit import cli
 from fusekit.errors import UnsupportedError
+from fusekit.escape import json_in_html
 from fusekit.notebook import document, page
 from fusekit.notebook.page import script, stylesheet
-from fusekit.notebook.report import embedded, pictures
+from fusekit.notebook.report import pictures
 from fusekit.notebook.state import start
 from tests.notebook.samples import HOSTILE, aliased, several
 
@@ -89,7 +90,7 @@ def test_the_pages_script_never_reads_text_as_html():
 
 def test_embedded_data_ends_no_script():
     data = {"name": HOSTILE, "comment": "<!-- ]]> \u2028 &lt;"}
-    text = embedded(data)
+    text = json_in_html(data)
     assert not set("<>&\u2028") & set(text) and json.loads(text) == data
 
 

@@ -3,13 +3,15 @@
 import argparse
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fusekit import __version__
 from fusekit.errors import FusekitError, UnsupportedError
+from fusekit.escape import line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,8 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.action(arguments)
-    except FusekitError as error:
-        print(f"fusekit: {type(error).__name__}: {error}", file=sys.stderr)
+    except (FusekitError, OSError) as error:  # of the system's errors those of the files that the caller named
+        print(line(f"fusekit: {type(error).__name__}: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fusekit: interrupted", file=sys.stderr)
@@ -63,9 +65,10 @@ def _report(arguments: argparse.Namespace) -> int:
     from fusekit.exploration import explore
 
     fn, args, kwargs = program_of(arguments.function)
-    x = explore(fn, *args, **kwargs)
+    with _told(arguments.function):
+        x = explore(fn, *args, **kwargs)
     written = x.report(arguments.out, check=arguments.check)
-    print(f"{written}: {x.name}, {len(x.steps)} steps, {x.summary()}")
+    print(line(f"{written}: {x.name}, {len(x.steps)} steps, {x.summary()}"))
     return 0
 
 
@@ -77,7 +80,9 @@ def program_of(path: str) -> tuple[Callable[..., object], tuple[object, ...], di
         raise UnsupportedError(f"{path!r} is no function", fix="name a function or a module")
     parameters = _parameters(found)
     if not parameters:
-        return _made(path, found())
+        with _told(f"{path}()"):
+            made = found()
+        return _made(path, made)
     lacking = [p.name for p in parameters if p.default is p.empty]
     if lacking:
         fix = "give each a default, or name a function without parameters that returns (fn, args)"
@@ -111,22 +116,35 @@ def _doctor(_: argparse.Namespace) -> int:
     return doctor.main()
 
 
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What the user's own code raises, as an error of one line that names its last line of the user's."""
+    try:
+        yield
+    except FusekitError:
+        raise
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and what.startswith("importing ") and f"{what[10:]}.".startswith(f"{missing}."):
+            fix = "run from its folder or install it"
+            raise UnsupportedError(f"there is no module {missing!r}", what, fix) from None
+        from fusekit.trace.origin import line_of_error
+
+        fix = "call it in Python for the whole traceback"
+        raise UnsupportedError(f"{what} raised {type(error).__name__}: {error}", line_of_error(error), fix) from error
+
+
 def load_function(path: str) -> object:
     """The object that ``module:function`` names; ``UnsupportedError`` says which half of it is wrong."""
     module_name, _, name = path.partition(":")
-    if not module_name or not name:
+    if not name or not all(part.isidentifier() for part in module_name.split(".")):
         raise UnsupportedError(
             f"{path!r} names no function", fix="write it as module:function, such as my_model:forward"
         )
     sys.path.insert(0, "")
     try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise UnsupportedError(
-            f"there is no module {error.name!r}", path, "run from its folder or install it"
-        ) from None
+        with _told(f"importing {module_name}"):
+            module = import_module(module_name)
     finally:
         sys.path.remove("")
     try:

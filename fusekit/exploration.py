@@ -18,10 +18,11 @@ from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, GraphDiff, print_graph
 from fusekit.ir import diff as graph_diff
+from fusekit.kinds import FLAG, NODE, PATH, SIZE, a, expect, expect_function, maybe
 from fusekit.lower import Kernel
 from fusekit.lower.record import race_record
 from fusekit.passes.segments.record import why_apart
-from fusekit.pipeline import Compiled, Options, Step, lower_graph, plan_of, run_passes
+from fusekit.pipeline import OPTIONS, Compiled, Options, Step, lower_graph, plan_of, run_passes
 from fusekit.progress import progress
 from fusekit.run.allocated import on_bytes
 from fusekit.run.bytes import Traffic, traffic
@@ -79,7 +80,7 @@ class Exploration:
 
     def __getitem__(self, step: str | int) -> Step:
         """The step of that name or number."""
-        if isinstance(step, int) and -len(self.steps) <= step < len(self.steps):
+        if isinstance(step, int) and not isinstance(step, bool) and -len(self.steps) <= step < len(self.steps):
             return self.steps[step]
         found = next((s for s in self.steps if s.name == step), None)
         if found is None:
@@ -123,6 +124,7 @@ class Exploration:
 
         Of any two segments, or ops of two, it says why they are not one, on which numbers, and what would join them.
         """
+        expect("x.why", first=(first, NODE), second=(second, maybe(NODE)))
         wanted = {first} if second is None else {first, second}
         known = any(n in step.graph for step in self.steps for n in wanted)
         if not known:
@@ -181,6 +183,7 @@ class Exploration:
         ``since``: mark what changed from that step on; ``segment``: only its domains."""
         from fusekit.draw import diagram
 
+        expect("x.diagram", segment=(segment, maybe(NODE)))
         chosen = self.steps[-1] if step is None else self[step]
         if view is None:
             view = "segments" if chosen.graph.segments() else "program"
@@ -307,6 +310,7 @@ class Exploration:
         """
         from fusekit.run.profile import profile
 
+        expect("x.profile", seconds=(seconds, SIZE))
         leaves, _ = self._explored()
         inputs = self._like_explored(leaves)
         args, kwargs = self._cloned()
@@ -394,6 +398,7 @@ class Exploration:
         """One HTML file with the same stepper, without kernel and network; ``check``: with what a check finds."""
         from fusekit.notebook import actions, report
 
+        expect("x.report", path=(path, PATH), check=(check, FLAG))
         return report(self, path, actions.check(self) if check else None)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> object:
@@ -413,6 +418,8 @@ def explore(fn: Callable[..., object], *args: object, options: Options | None = 
 
     Raises what eager raises for these arguments, UnsupportedError (with the user's line) where eager would succeed.
     """
+    expect_function("fk.explore", fn)
+    expect("fk.explore", options=(options, OPTIONS))
     chosen = options or Options()
     started = time.perf_counter()
     with progress(None, "exploring", "pass", total=1 + len(chosen.passes)) as bar:
@@ -456,4 +463,6 @@ def restructure(recording: Recording, flat: Sequence[object]) -> Any:
 
 def diff(first: Exploration, second: Exploration) -> GraphDiff:
     """What differs between the last graphs of two explorations."""
+    kind = a(Exploration, "an exploration, as fk.explore makes it")
+    expect("fk.diff", first=(first, kind), second=(second, kind))
     return graph_diff(first.graph, second.graph)

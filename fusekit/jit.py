@@ -17,18 +17,18 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
-from fusekit.errors import FusekitError
 from fusekit.escape import line
 from fusekit.exploration import Exploration
+from fusekit.kinds import expect, expect_function, expect_names
 from fusekit.passes import Functionalize
-from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
+from fusekit.pipeline import OPTIONS, Options, lower_graph, plan_of, run_passes
 from fusekit.run.compile import clear_cache
 from fusekit.run.decode import symbols
 from fusekit.run.memory import LayoutMismatch
@@ -143,11 +143,7 @@ class JitFunction:
     _watches = True  # are layouts of foreign results taken from a run in eager?
 
     def __init__(self, fn: Callable[..., object], options: Options):
-        if isinstance(fn, (classmethod, staticmethod)):
-            kind = type(fn).__name__
-            raise FusekitError(f"fk.jit of a {kind}", None, f"write @{kind} above @fk.jit")
-        if not callable(fn):
-            raise FusekitError(f"fk.jit of {fn!r:.60}, which cannot be called", None, "give it a function or a module")
+        expect_function("fk.jit", fn)
         functools.update_wrapper(self, fn, updated=())
         self._fn, self._options = fn, options
         self._lock = threading.RLock()
@@ -410,6 +406,8 @@ def jit(fn: Callable[..., Any] | None = None, *, options: Options | None = None,
 
     Raises at the call: what eager raises, or UnsupportedError (with the user's line) where eager would succeed.
     """
+    expect("fk.jit", options=(options, OPTIONS))
+    expect_names("fk.jit", changes, (f.name for f in fields(Options)))
     chosen = replace(options or Options(), **changes)
     if fn is None:
         return lambda function: JitFunction(function, chosen)

@@ -13,6 +13,7 @@ from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant
+from fusekit.kinds import FLAG, a, expect, maybe
 from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.lower.kernel import Precision
 from fusekit.passes import PIPELINE, AliasGroups, Functionalize, Pass, SchedulePass, SegmentOps, UserPass, as_pass
@@ -56,6 +57,7 @@ class Options:
     cuda_graph: bool = False
 
     def __post_init__(self) -> None:
+        expect("Options", strict=(self.strict, FLAG))
         if self.backend not in BACKENDS:
             fix = f"use one of {', '.join(map(repr, BACKENDS))}"
             raise UnsupportedError(f"the backend {self.backend!r}", "Options(backend=...)", fix)
@@ -73,6 +75,9 @@ class Options:
             what, fix = f"{self.passes!r:.60} is no list of passes", "give passes such as fk.PIPELINE holds, in order"
             raise FusekitError(what, "Options(passes=...)", fix)
         object.__setattr__(self, "passes", tuple(map(_as_pass, self.passes)))
+
+
+OPTIONS = maybe(a(Options, 'fk.Options(...), such as fk.Options(backend="cpu")'))
 
 
 def _as_pass(one: object) -> Pass:

@@ -8,7 +8,8 @@ from pathlib import Path
 # Each level imports only levels above it. Rooms of one level do not import one another.
 LEVELS = (
     ("escape",),
-    ("ids", "errors", "dtypes", "progress"),
+    ("ids", "errors", "dtypes", "progress", "pytest_plugin"),
+    ("kinds",),
     ("index",),
     ("why",),
     ("ir",),
@@ -36,22 +37,8 @@ LEVELS = (
 RANK = {room: rank for rank, level in enumerate(LEVELS) for room in level}
 
 TORCH_FREE = (
-    *(
-        "escape",
-        "ids",
-        "errors",
-        "dtypes",
-        "index",
-        "why",
-        "ir",
-        "memory",
-        "ops",
-        "domains",
-        "schedule",
-        "passes",
-        "lower",
-    ),
-    *("draw", "notebook"),
+    *("escape", "ids", "errors", "dtypes", "kinds", "index", "why", "ir", "memory", "ops", "domains", "schedule"),
+    *("passes", "lower", "draw", "notebook"),
 )
 FRONT_DOORS = ("exploration", "jit", "dynamo_backend", "testing", "programs", "demo", "doctor", "cli", "__main__")
 # Rooms that only some may enter.

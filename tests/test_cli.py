@@ -1,6 +1,7 @@
 """The command line: what it answers, with which exit status, and what a mistake says."""
 
 import re
+import sys
 import tomllib
 
 import pytest
@@ -36,11 +37,56 @@ def test_report_says_what_is_wrong(capsys, function, says):
     assert says in capsys.readouterr().err
 
 
-def test_a_module_that_lacks_a_module_of_its_own_is_not_blamed_on_the_user(tmp_path, monkeypatch):
-    (tmp_path / "needs_another.py").write_text("import no_such_dependency\n")
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (
+            "import no_such_dependency\n",
+            "importing stranger raised ModuleNotFoundError: No module named 'no_such_depen",
+        ),
+        ("def f(:\n", "importing stranger raised SyntaxError"),
+        ("raise ValueError('a\\x1b[2J\\nb')\n", "raised ValueError: a\\x1b[2J\\nb at "),
+        ("import sys\nsys.exit(3)\n", "raised SystemExit: 3"),
+        ("def f():\n    return 1 / 0\n", "stranger:f() raised ZeroDivisionError: division by zero at "),
+        ("import torch\ndef f(x=torch.ones(2)):\n    return x @ torch.ones(3)\n", "stranger:f raised RuntimeError"),
+    ],
+)
+def test_what_a_users_module_raises_is_told_in_one_line(tmp_path, monkeypatch, capsys, source, says):
+    (tmp_path / "stranger.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
-        cli.load_function("needs_another:f")
+    monkeypatch.delitem(sys.modules, "stranger", raising=False)
+    assert cli.main(["report", "stranger:f", "--out", str(tmp_path / "x.html")]) == 2
+    told = capsys.readouterr().err
+    assert says in told and told.count("\n") == 1 and told.strip().isprintable()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["demo", "--out", "/proc/x"],
+        ["report", "../x:f"],
+        ["report", ".x:f"],
+        ["report", "x/y:f"],
+        ["report", "a b:f"],
+        ["report", ":f"],
+        ["report", "\x1b[2J\n:f"],
+        ["report", "math:\x1b[2J"],
+        ["report", "math:pi"],
+        ["report", "fusekit.programs.everyday:no\ud800"],
+    ],
+)
+def test_a_mistake_is_one_line_and_no_traceback(capsys, words):
+    assert cli.main(words) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("fusekit: ") and told.count("\n") == 1 and told.strip().isprintable()
+
+
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "plain.py").write_text("import torch\ndef f(x=torch.ones(2)):\n    return x * 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert cli.main(["report", "plain:f", "--no-check", "--out", str(tmp_path / "plain.py" / "x.html")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("fusekit: ") and told.count("\n") == 1
 
 
 def test_doctor_answers_every_question(capsys):

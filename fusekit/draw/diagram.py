@@ -24,6 +24,7 @@ from fusekit.errors import UnsupportedError
 from fusekit.escape import html
 from fusekit.ids import NodeId
 from fusekit.ir import Graph
+from fusekit.kinds import PATH, expect
 from fusekit.why import Explanation
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Diagram:
 
     def save(self, path: str | Path) -> Path:
         """Write ``.svg`` or ``.dot``, by the path's ending. Raises UnsupportedError for another."""
+        expect("save", path=(path, PATH))
         target = Path(path)
         text = {".svg": self.svg, ".dot": self.dot, ".gv": self.dot}.get(target.suffix.lower())
         if text is None:

@@ -17,6 +17,7 @@ from fusekit.ir.graph import Graph, empty_graph
 from fusekit.ir.invariants import COMMON
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Block, Boundary, Guard, Number, Op, Operand, Ordering, Segment, Symbol, Tensor
+from fusekit.kinds import TEXT, expect
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<tensor>%[\w.]+)|<n(?P<number>\d+) (?P<example>[^>]+)>|`(?P<symbol>[^`]*)`|\{(?P<form>[^}]*)\}"
@@ -37,6 +38,7 @@ def parse(text: str) -> Graph:
 
     Raises TextSyntaxError(where=line number) for text that is no graph, and InvalidGraph for a graph that is none.
     """
+    expect("fk.parse", text=(text, TEXT))
     lines = text.splitlines()
     reader = _Reader()
     for number, line in enumerate(lines, 1):

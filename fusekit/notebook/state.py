@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal
 
+from fusekit.escape import shown
 from fusekit.ids import NodeId
 from fusekit.notebook.document import Document, StepShown
 
@@ -224,19 +225,26 @@ def where(state: State) -> dict[str, object]:
 def moved(state: State, document: Document, asked: Mapping[str, object]) -> State:
     """The state that a page asks for, each field only where it makes sense; results stay as they are."""
     state = go(state, document, _int(asked.get("step"), state.step))
-    nodes = asked.get("selected", state.selected)
-    state = select(state, document, cast(Iterable[str], nodes) if isinstance(nodes, list | tuple) else ())
+    state = select(state, document, _strings(asked.get("selected", state.selected)))
     state = choose_segment(state, document, _int(asked.get("segment"), state.segment))
-    state = choose_pane(state, document, str(asked.get("pane", state.pane)))
+    state = choose_pane(state, document, _str(asked.get("pane"), state.pane))
     state = hide_unchanged(state, document, bool(asked.get("quiet", state.quiet)))
     last = len(current(state, document).said) - 1
     return replace(
         state,
-        view=str(asked.get("view", state.view)),
+        view=_str(asked.get("view"), state.view),
         since=bool(asked.get("since", state.since)),
-        query=str(asked.get("query", state.query))[:200],
+        query=shown(_str(asked.get("query"), state.query)[:200]),
         event=max(-1, min(last, _int(asked.get("event"), state.event))),
     )
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list | tuple) else ()
+
+
+def _str(value: object, default: str) -> str:
+    return value if isinstance(value, str) else default
 
 
 def _int(value: object, default: int) -> int:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import anywidget
 import traitlets
 
+from fusekit.draw import VIEWS
 from fusekit.errors import FusekitError
+from fusekit.kinds import FLAG, NODES, STEP, TEXT, WHOLE, expect, expect_names, maybe, one_of
 from fusekit.notebook import actions
 from fusekit.notebook.document import Document, document, plain
 from fusekit.notebook.explored import Explored
 from fusekit.notebook.page import script, stylesheet
 from fusekit.notebook.report import picture, picture_key
-from fusekit.notebook.state import Result, State, arrived, moved, picture_of, start, where
+from fusekit.notebook.state import PANES, Result, State, arrived, moved, picture_of, start, where
 from fusekit.notebook.wishes import Branch, Told, back, decided, wished
 
 
@@ -91,6 +93,13 @@ class Stepper(anywidget.AnyWidget):
 
     # ---- what the page says
 
+    def set_state(self, sync_data: Mapping[str, Any]) -> None:
+        """What a page may set is where it stands; of everything else it is told again what is true."""
+        told = {name: value for name, value in sync_data.items() if name == "where" and isinstance(value, dict)}
+        super().set_state(told)
+        if others := [name for name in sync_data if name not in told and name in self.keys]:
+            self.send_state(others)
+
     def _page_moved(self, change: Mapping[str, Any]) -> None:
         self._set(moved(self._state, self._shown, change["new"]))
 
@@ -160,21 +169,28 @@ class Stepper(anywidget.AnyWidget):
         return f"<stepper of {self._shown.program}, step {self._state.step + 1} of {len(self._shown.steps)}>"
 
 
+_WANTED = {
+    "step": maybe(STEP), "view": one_of("", *VIEWS), "since": FLAG, "node": maybe(NODES), "selected": NODES,
+    "event": WHOLE, "query": TEXT, "segment": WHOLE, "pane": one_of(*PANES), "quiet": FLAG,
+}  # fmt: skip
+
+
 def _results(state: State) -> dict[str, object]:
     return {"check": plain(state.check), "run": plain(state.run)}
 
 
 def _named(shown: Document, wanted: Mapping[str, object]) -> dict[str, object]:
-    """Steps by name as numbers, one node as a selection. Raises FusekitError for a step that there is not."""
+    """Steps by name as numbers, one node as a selection. Raises FusekitError for a step that there is not, and for what
+    is no place in the stepper."""
+    expect_names("stepper", wanted, _WANTED)
+    expect("stepper", **{name: (value, _WANTED[name]) for name, value in wanted.items()})
     asked = dict(wanted)
     if isinstance(asked.get("step"), str):
         names = [step.name for step in shown.steps]
         if asked["step"] not in names:
             raise FusekitError(f"no step is called {asked['step']!r}", None, f"the steps are {', '.join(names)}")
         asked["step"] = names.index(str(asked["step"]))
-    node = asked.pop("node", None)
-    if isinstance(node, str):
-        asked["selected"] = (node,)
-    elif isinstance(node, Iterable):
-        asked["selected"] = tuple(map(str, node))
+    for name in ("node", "selected"):
+        if (nodes := asked.pop(name, None)) is not None:
+            asked["selected"] = (nodes,) if isinstance(nodes, str) else nodes
     return asked

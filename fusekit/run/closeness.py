@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from fusekit.kinds import FLAG, SIZE, expect, maybe
+
 # (relative, absolute) for values that were rounded in another order
 TOLERANCE: dict[torch.dtype, tuple[float, float]] = {
     torch.float64: (1e-9, 1e-9),
@@ -39,6 +41,9 @@ class Tolerance:
     atol: float | None = None
     bitwise: bool = False
     fast: bool = False
+
+    def __post_init__(self) -> None:
+        expect("check", rtol=(self.rtol, maybe(SIZE)), atol=(self.atol, maybe(SIZE)), bitwise=(self.bitwise, FLAG))
 
     def of(self, dtype: torch.dtype) -> tuple[float, float]:
         table = TOLERANCE | FAST if self.fast else TOLERANCE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fusekit.kinds import FLAG, TEXT, expect, expect_function, maybe
 from fusekit.run.closeness import Tolerance
 from fusekit.run.compare import CheckReport
 from fusekit.testing.differential import differential
@@ -26,6 +27,9 @@ def check(
     repeats the check; returns the report.
     """
     import fusekit as fk
+
+    expect_function("fk.testing.check", fn)
+    expect("fk.testing.check", backend=(backend, maybe(TEXT)), every_step=(every_step, FLAG))
     from fusekit.testing.stages import captured, stages
 
     tolerance, captures = Tolerance(rtol, atol, bitwise), captured(fn, args, kwargs)

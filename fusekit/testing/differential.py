@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from fusekit.kinds import expect_function
 from fusekit.run.clones import clones
 from fusekit.run.closeness import Tolerance
 from fusekit.run.compare import CheckReport, compare
@@ -38,6 +39,8 @@ def differential(
 
     ``captures``: (name, tensor) of captured tensors that the function may write; they are put back after each call.
     """
+    expect_function("fk.testing.differential", eager)
+    expect_function("fk.testing.differential", candidate)
     kwargs, captures = dict(kwargs or {}), tuple(captures)
     random = torch.get_rng_state()
     want = observe(eager, *clone_arguments(args, kwargs), captures=captures)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from types import CodeType
 
@@ -46,7 +47,7 @@ def user_origin(stop: CodeType | None = None) -> Origin:
     modules: list[str] = []
     frame = sys._getframe(1)
     while frame is not None and frame.f_code is not stop:
-        if found is None and _is_users(frame.f_code.co_filename):
+        if found is None and is_users(frame.f_code.co_filename):
             found = (frame.f_code.co_filename, frame.f_lineno)
         if forward is None and frame.f_code.co_name == "forward":
             forward = (frame.f_code.co_filename, frame.f_lineno)
@@ -57,7 +58,13 @@ def user_origin(stop: CodeType | None = None) -> Origin:
     return Origin(*line, modules=".".join(reversed(modules))) if line else UNKNOWN
 
 
-def _is_users(file: str) -> bool:
+def line_of_error(error: BaseException) -> Origin | None:
+    """The innermost line of the user's that an error went through."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.lineno and is_users(f.filename)]
+    return Origin(frames[-1].filename, frames[-1].lineno or 0) if frames else None
+
+
+def is_users(file: str) -> bool:
     return not file.startswith(NOT_USERS) and (not file.startswith(_STDLIB) or "site-packages" in file)
 
 

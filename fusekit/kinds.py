@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 from fusekit.errors import FusekitError
 
@@ -65,7 +66,7 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _is_size(value: object) -> bool:
+def _is_size(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
 
 

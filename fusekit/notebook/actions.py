@@ -40,7 +40,10 @@ def run(x: Explored) -> Result:
 
 def failed(error: Exception) -> Result:
     """The error's class and message; where it came from stands below."""
-    text = "".join(traceback.format_exception(error))
+    try:
+        text = "".join(traceback.format_exception(error))
+    except ValueError:  # a file's name that no file can have: Python looks its lines up
+        text = ""
     return Result("failed", f"{type(error).__name__}: {error}"[:LONGEST], (), text[-LONGEST:])
 
 

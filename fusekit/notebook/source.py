@@ -116,7 +116,7 @@ def excerpts(fn: object, lines: Mapping[str, Mapping[int, tuple[NodeId, ...]]]) 
     home = _home(fn)
     shown: list[Excerpt] = []
     for file in sorted(lines, key=lambda f: f != (home or "")):
-        text = linecache.getlines(file)
+        text = _lines_of(file)
         if not text:
             continue
         runs = python_runs("".join(text).rstrip("\n"))
@@ -126,6 +126,13 @@ def excerpts(fn: object, lines: Mapping[str, Mapping[int, tuple[NodeId, ...]]]) 
         if len(shown) >= MOST_FILES:
             break
     return tuple(shown[:MOST_FILES])
+
+
+def _lines_of(file: str) -> list[str]:
+    try:
+        return linecache.getlines(file)
+    except ValueError:  # no name that a file can have: a NUL, a lone surrogate
+        return []
 
 
 def short_path(file: str) -> str:

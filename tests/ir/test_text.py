@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from fusekit.dtypes import F32, I64
-from fusekit.errors import InvalidGraph, TextSyntaxError
+from fusekit.errors import FusekitError, InvalidGraph, TextSyntaxError
 from fusekit.index import Form, Var
 from fusekit.ir import (
     Block,
@@ -15,6 +17,7 @@ from fusekit.ir import (
     Op,
     Operand,
     Ordering,
+    Origin,
     Segment,
     Symbol,
     Tensor,
@@ -24,6 +27,7 @@ from fusekit.ir import (
 )
 from fusekit.programs import PROGRAMS, Program
 from fusekit.trace import record
+from tests.names.hostile import is_calm, texts
 
 ODD_ARGS = (
     float("nan"), float("-inf"), -0.0, 0.0, 1, True, 1.0, -1e-7, 2**63 - 1, 3j, complex("nan"), None,
@@ -108,3 +112,40 @@ def test_text_of_an_illegal_graph_names_the_invariant() -> None:
 def test_no_graph_at_all() -> None:
     with pytest.raises(TextSyntaxError, match="graph NAME"):
         parse("")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(texts, min_size=12, max_size=12), st.one_of(st.floats(), st.integers()))
+@example(["a\"\\'b", "c", "d", "e", "f", "g", "h  # i:1", "j", "#", "`", "'k'", ""], float("inf"))
+def test_any_string_in_a_payload_round_trips(s: list[str], number: float) -> None:
+    draft = empty_graph(s[0]).draft("test")
+    block = draft.add_block(Block(16, s[1], s[2]))
+    a = draft.add_tensor(Tensor(F32, (4,)), block=block, layout=Layout.contiguous((4,), F32), role=s[3])
+    draft.add_op(Op("fk.input"), (), (a,))
+    b = draft.add_tensor(Tensor(F32, (4,)), block=block, layout=Layout.contiguous((4,), F32))
+    kwargs = ((s[5], s[6]), (f"{s[5]}=", (s[7], Symbol(s[8]), Number(0, number))))
+    op = draft.add_op(Op(s[4], (Operand(0), s[6], Symbol(s[9])), kwargs, (), ((0, 0),)), (a,), (b,))
+    other = draft.add_op(Op("aten.exp.default", (Operand(0),), origin=Origin(s[10], 3, s[11])), (a,), ())
+    draft.order(op, other, Ordering(("RAW",), s[10]))
+    draft.add_segment(Segment(s[9], (4,), s[8] or "by", s[11]), [op, other])
+    graph = draft.finish(()).graph
+    text = print_graph(graph)
+    assert len(text.splitlines()) == 10 and is_calm(text)
+    back = parse(text)
+    assert back == graph and print_graph(back) == print_graph(graph, lines=False)
+    assert (back.name, back.op(op), back.segment(back.segments()[0])) == (
+        graph.name, graph.op(op), graph.segment(graph.segments()[0])
+    ) or number != number  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts, texts)
+def test_a_broken_text_is_a_syntax_error_of_one_line(one: str, other: str) -> None:
+    lines = f"  ^0 = {one}({other})\n  @0 : 1 bytes {one} {other}"
+    for text in (one, f"graph {one} {{\n  {other}\n}}", f"graph f {{\n{lines}\n}}"):
+        told = ""
+        try:
+            parse(text)
+        except FusekitError as error:
+            told = str(error)
+        assert not told or told.isprintable()

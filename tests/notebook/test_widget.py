@@ -13,6 +13,7 @@ from comm.base_comm import BaseComm
 
 from fusekit.errors import FusekitError
 from fusekit.notebook.widget import Stepper
+from tests.names.hostile import explored
 from tests.notebook.samples import aliased, several
 
 
@@ -206,3 +207,57 @@ def test_the_room_and_the_front_door_load_no_widgets():
     code = f"import sys, {rooms}; print('ipywidgets' in sys.modules, 'pygments' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def update(stepper: Stepper, state: dict[str, object]) -> list[dict[str, object]]:
+    before = len(stepper.comm.sent)
+    stepper._handle_msg({"content": {"data": {"method": "update", "state": state, "buffer_paths": []}}, "buffers": []})
+    return _told(stepper, before)
+
+
+@pytest.mark.parametrize("name", ["document", "first", "results", "told", "_esm", "_css", "layout", "_model_name"])
+def test_a_page_changes_nothing_but_where_it_stands_and_is_told_what_is_true(stepper, name):
+    truth = stepper.get_state(name)[name]
+    for value in ({"program": "another"}, "<b>", None, 3, {}):
+        told = update(stepper, {name: value})
+        assert stepper.get_state(name)[name] == truth
+        assert [state[name] for state in told if name in state] == [truth]
+
+
+@pytest.mark.parametrize("where", ["x", None, 3, [], [["step", 1]]])
+def test_a_place_that_is_none_is_answered_with_the_true_one(stepper, where):
+    truth = dict(stepper.where)
+    told = update(stepper, {"where": where, "nonsense": 1})
+    assert stepper.where == truth and {"where": truth} in told
+
+
+def test_a_page_may_select_anything_at_all(stepper):
+    for selected in ([["a"]], [{}], [None, 3], "x", {"a": 1}, ["\ud800", "%a"]):
+        move(stepper, selected=selected, view=["program"], pane={}, query=["\ud800"])
+        assert set(stepper.state.selected) <= {"%a"}
+    assert stepper.state.view in ("", "program", "segments") and stepper.state.pane == "kernel"
+
+
+def test_what_a_page_sends_back_can_be_sent(stepper):
+    told = move(stepper, query="\ud800 \x00 \u202e")
+    json.dumps(told, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"nonsense": 1}, {"view": "no"}, {"step": 1.5}, {"since": "yes"}, {"node": 3}, {"pane": "no"}, {"event": "1"}],
+)
+def test_what_is_no_place_is_refused_by_name(stepper, wanted):
+    with pytest.raises(FusekitError, match=next(iter(wanted))) as told:
+        stepper.show(**wanted)
+    assert told.value.fix
+    with pytest.raises(FusekitError):
+        aliased().stepper(**wanted)
+
+
+def test_names_that_are_no_text_reach_the_page_as_text(monkeypatch):
+    monkeypatch.setattr(comm, "create_comm", lambda **keys: FakeComm(**keys))
+    made = explored("lone\ud800", "lone\ud800").stepper()
+    made.check()
+    json.dumps(made.get_state(), ensure_ascii=False, default=str).encode()
+    made.close()

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
@@ -28,7 +28,7 @@ from fusekit.escape import line
 from fusekit.exploration import Exploration
 from fusekit.kinds import expect, expect_function, expect_names
 from fusekit.passes import Functionalize
-from fusekit.pipeline import OPTIONS, Options, lower_graph, plan_of, run_passes
+from fusekit.pipeline import OPTIONS, Changes, Options, lower_graph, plan_of, run_passes
 from fusekit.run.compile import clear_cache
 from fusekit.run.decode import symbols
 from fusekit.run.memory import LayoutMismatch
@@ -48,6 +48,8 @@ PATTERNS, PLANS, KEYS = 8, 64, 1024
 SCRIPTS, BRANCHES = 64, 4  # kept: keys without numbers, and recordings of each
 PREDICATES = 4  # asked before the full key, the latest made first
 Numbers = tuple[Any, ...]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Last(threading.local):
@@ -136,16 +138,17 @@ class _Watched(Exception):
         self.key = key
 
 
-class JitFunction:
+class JitFunction(Generic[P, R]):
     """A compiled function. ``last_run`` counts the launches of this thread's last call of it (None before it, and after
     one that raised)."""
 
     _watches = True  # are layouts of foreign results taken from a run in eager?
 
-    def __init__(self, fn: Callable[..., object], options: Options):
+    def __init__(self, fn: Callable[P, R], options: Options):
         expect_function("fk.jit", fn)
         functools.update_wrapper(self, fn, updated=())
-        self._fn, self._options = fn, options
+        self._fn: Callable[..., Any] = fn
+        self._options = options
         self._lock = threading.RLock()
         self._key = Key()
         self._known: OrderedDict[object, _Known] = OrderedDict()
@@ -159,9 +162,10 @@ class JitFunction:
 
     @property
     def last_run(self) -> LastRun | None:
+        """What this thread's last call launched."""
         return self._last.run
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         self._last.run = _this_thread.run = None
         if not kwargs:
             for predicate, entry in self._fast:
@@ -383,6 +387,7 @@ class JitFunction:
         return tuple(p.exploration for plans in self._kept.values() for p in plans)
 
     def cache_info(self) -> CacheInfo:
+        """Counts of hits, recordings and plans, as ``functools.lru_cache`` has them."""
         plans = [p for some in self._kept.values() for p in some]
         generic = sum(p.involved is not None for p in plans)
         return CacheInfo(self._hits, self._recordings, len(plans), generic)
@@ -401,6 +406,12 @@ def _compiled(fn: Callable[..., object], options: Options, recording: Recording,
     return _Kept(plan, recording, Exploration(fn, (), {}, options, recording, steps, (compiled, plan)), numbers)
 
 
+@overload
+def jit(fn: Callable[P, R], *, options: Options | None = None, **changes: Unpack[Changes]) -> JitFunction[P, R]: ...
+@overload
+def jit(
+    fn: None = None, *, options: Options | None = None, **changes: Unpack[Changes]
+) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(fn: Callable[..., Any] | None = None, *, options: Options | None = None, **changes: Any) -> Any:
     """A callable that does what ``fn`` does, fused. ``changes`` are fields of Options: ``fk.jit(f, strict=True)``.
 

@@ -66,8 +66,11 @@ def _shown(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+def _is_size(value: object) -> bool:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    number: Any = value
+    return bool(0 <= number < math.inf)
 
 
 def _is_whole(value: object) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.escape import line
@@ -75,6 +75,19 @@ class Options:
             what, fix = f"{self.passes!r:.60} is no list of passes", "give passes such as fk.PIPELINE holds, in order"
             raise FusekitError(what, "Options(passes=...)", fix)
         object.__setattr__(self, "passes", tuple(map(_as_pass, self.passes)))
+
+
+class Changes(TypedDict, total=False):
+    """Fields of Options as keywords of ``fk.jit``, for type checkers."""
+
+    backend: str
+    precision: Precision
+    strict: bool
+    passes: Sequence[Pass]
+    alias: str
+    random: str
+    tune: bool
+    cuda_graph: bool
 
 
 OPTIONS = maybe(a(Options, 'fk.Options(...), such as fk.Options(backend="cpu")'))

@@ -99,10 +99,12 @@ class Exploration:
 
     @property
     def segments(self) -> tuple[SegmentView, ...]:
+        """The segments in launch order, each with its kernel or why it has none."""
         graph, made = self.graph, self._compiled
         return tuple(segment_view(graph, s, made.kernels.get(s), made.refused.get(s, "")) for s in graph.segments())
 
     def summary(self) -> Summary:
+        """Counts of one call, and bytes: moved, the least possible, and the peak of new memory."""
         counts, moved = self._plan_counts(), self._traffic
         schedulers = [self.graph.segment(s).scheduler for s in self.graph.segments()]
         alias, total = schedulers.count("alias"), len(schedulers)

@@ -88,6 +88,7 @@ class Draft:
         return node
 
     def add_block(self, payload: Block, *, id: str | None = None, because: Reason | None = None) -> NodeId:
+        """A memory block; its id is given back."""
         return self._add(self.fresh(id or BLOCK), payload, because)
 
     def add_tensor(
@@ -130,12 +131,14 @@ class Draft:
     def add_segment(
         self, payload: Segment, members: Iterable[NodeId], *, id: str | None = None, because: Reason | None = None
     ) -> NodeId:
+        """A segment of these ops, in their order."""
         node = self._add(self.fresh(id or SEGMENT), payload, because)
         for k, op in enumerate(members):
             self._nx.add_edge(node, op, "member", data=Member(k))
         return node
 
     def add_iter_domain(self, payload: IterDomain, *, id: str | None = None, because: Reason | None = None) -> NodeId:
+        """An iteration domain."""
         return self._add(self.fresh(id or ITERDOMAIN), payload, because)
 
     def add_transform(
@@ -183,6 +186,7 @@ class Draft:
     def add_boundary(
         self, first: NodeId, second: NodeId, tensor: NodeId, payload: Boundary, *, because: Reason | None = None
     ) -> None:
+        """What crosses from one segment to another."""
         self._nx.add_edge(first, second, tensor, data=payload)
         self._explain((first, second), because, (tensor,))
 
@@ -252,6 +256,7 @@ class Draft:
         return wasted or any(not graph.has_producer(t) and not graph.users(t) for t in graph.tensors())
 
     def remove(self, node: NodeId, *, because: Reason | None = None) -> None:
+        """Takes a node out, with its edges."""
         self._nx.remove_node(node)
         if kind_of(node) == OP:
             self._ops.remove(node)

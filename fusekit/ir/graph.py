@@ -136,9 +136,11 @@ class Graph:
         return self._by_kind[OP]
 
     def tensors(self) -> tuple[NodeId, ...]:
+        """All tensors, in the order in which they were added."""
         return self._by_kind[TENSOR]
 
     def blocks(self) -> tuple[NodeId, ...]:
+        """All memory blocks."""
         return self._by_kind[BLOCK]
 
     def segments(self) -> tuple[NodeId, ...]:
@@ -154,9 +156,11 @@ class Graph:
         return cast(Transform, self._data[node])
 
     def iter_domains(self) -> tuple[NodeId, ...]:
+        """All iteration domains."""
         return self._by_kind[ITERDOMAIN]
 
     def transforms(self) -> tuple[NodeId, ...]:
+        """All transforms of iteration domains."""
         return self._by_kind[TRANSFORM]
 
     # ---- questions
@@ -174,6 +178,7 @@ class Graph:
         return self._operands.get(op, ())
 
     def results(self, op: NodeId) -> tuple[NodeId, ...]:
+        """What an op or a transform makes, by result number."""
         return self._results.get(op, ())
 
     def producer(self, tensor: NodeId) -> NodeId:
@@ -181,6 +186,7 @@ class Graph:
         return self._producer[tensor]
 
     def has_producer(self, tensor: NodeId) -> bool:
+        """Does something make the tensor or iteration domain?"""
         return tensor in self._producer
 
     def users(self, tensor: NodeId) -> tuple[NodeId, ...]:
@@ -192,6 +198,7 @@ class Graph:
         return self._place[op]
 
     def lives(self, tensor: NodeId) -> Lives | None:
+        """Where a place is in memory; None for a value."""
         found = self._lives.get(tensor)
         return found[1] if found else None
 
@@ -200,6 +207,7 @@ class Graph:
         return tensor not in self._lives
 
     def block_of(self, tensor: NodeId) -> NodeId | None:
+        """The block that a place lies in; None for a value."""
         found = self._lives.get(tensor)
         return found[0] if found else None
 
@@ -212,6 +220,7 @@ class Graph:
         return tuple(self._orderings)
 
     def members(self, segment: NodeId) -> tuple[NodeId, ...]:
+        """The ops of a segment, in order."""
         return self._members.get(segment, ())
 
     def segments_of(self, op: NodeId) -> tuple[NodeId, ...]:

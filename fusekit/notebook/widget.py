@@ -55,6 +55,7 @@ class Stepper(anywidget.AnyWidget):
 
     @property
     def state(self) -> State:
+        """Where the stepper stands."""
         return self._state
 
     @property

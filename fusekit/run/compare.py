@@ -33,10 +33,12 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
+        """Is everything the same as eager?"""
         return all(row.ok for row in self.rows)
 
     @property
     def failures(self) -> tuple[Row, ...]:
+        """The rows that differ."""
         return tuple(row for row in self.rows if not row.ok)
 
     def __bool__(self) -> bool:

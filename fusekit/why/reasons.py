@@ -146,6 +146,7 @@ class Reason:
 
     @staticmethod
     def of(name: str, **facts: Fact) -> Reason:
+        """The reason of that row, with its facts."""
         return Reason(name, tuple(facts.items()))
 
     @staticmethod

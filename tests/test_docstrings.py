@@ -17,8 +17,8 @@ from fusekit.run.summary import SegmentView, Summary
 from fusekit.why import Explanation, Merges
 
 HANDED = (
-    fk.Exploration, fk.Options, fk.CheckReport, fk.Reason, JitFunction, Graph, GraphDiff, Draft, Diagram, Stepper, Profile,
-    Explanation, Merges, Kernel, Summary, SegmentView, Step,
+    fk.Exploration, fk.Options, fk.CheckReport, fk.Reason, JitFunction, Graph, GraphDiff, Draft, Diagram, Stepper,
+    Profile, Explanation, Merges, Kernel, Summary, SegmentView, Step,
 )  # fmt: skip
 
 

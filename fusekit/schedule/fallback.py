@@ -1,4 +1,4 @@
-"""fallback: loops that ask little of a lowering, for what no other scheduler takes or whose schedule makes no kernel."""
+"""fallback: loops that ask little of a lowering, where no other scheduler takes a segment or its schedule lowers."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_the_fallback_is_told_like_any_scheduler() -> None:
 
 
 def test_a_set_of_which_nothing_lowers_is_cut_and_says_why() -> None:
-    """With a lowering that takes one reduction at a time, what would be one kernel is cut, and all of it has kernels."""
+    """With a lowering that takes one reduction at a time, what would be one kernel is cut, and all of it has some."""
     program = record(lambda a: (a.sum(1), (a * a).sum(1), a.amax(1)), (torch.rand(8, 16),)).graph
     graph = run_passes(program, Options())[-3].graph
     asked: list[int] = []

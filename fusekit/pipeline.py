@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
@@ -14,7 +14,7 @@ from fusekit.escape import line
 from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant
 from fusekit.kinds import FLAG, a, expect, maybe
-from fusekit.lower import CannotLower, Kernel, lower_segment
+from fusekit.lower import CannotLower, Kernel, lower_segment, lowers
 from fusekit.lower.kernel import Precision
 from fusekit.passes import PIPELINE, AliasGroups, Functionalize, Pass, SchedulePass, SegmentOps, UserPass, as_pass
 from fusekit.run.compile import compile_kernel
@@ -22,7 +22,7 @@ from fusekit.run.cuda import describe, device_count
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
 from fusekit.run.plan import Plan, make_plan
-from fusekit.schedule import Scheduler, Target, choose, fitted, simple
+from fusekit.schedule import Scheduler, Target, fitted, segment_target
 from fusekit.why import Explanation, Trial
 
 _NOT_YET = {"random": "eager", "tune": False, "cuda_graph": False}
@@ -158,8 +158,8 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
     target = target_of(backend_of(graph, options.backend))
     proven: tuple[Invariant, ...] = PROGRAM  # of every trace
     for one in options.passes:
-        if isinstance(one, SchedulePass):
-            one = replace(one, target=target, schedulers=_fitted(one.schedulers, graph, options))
+        if isinstance(one, SegmentOps | SchedulePass):
+            one = replace(one, target=target, schedulers=_fitted(one.schedulers, graph, options), lowers=lowers)
         if options.alias == "conservative" and isinstance(one, AliasGroups | Functionalize | SegmentOps):
             one = replace(one, exact=False)
         _refuse_out_of_place(one, steps[-1].graph, proven)
@@ -207,29 +207,19 @@ def _refuse_library_calls(steps: list[Step]) -> None:
 def lower_graph(graph: Graph, backend: str = "auto", precision: Precision = "eager") -> Compiled:
     """The kernel of every pointwise segment; one that cannot be lowered runs op by op, and says why."""
     backend = backend_of(graph, backend)
-    target, on_device = target_of(backend), backend_of(graph, "auto") == "cuda"
+    target = target_of(backend)
     kernels: dict[NodeId, Kernel] = {}
     refused: dict[NodeId, str] = {}
     for segment in graph.segments():
         if graph.segment(segment).scheduler != "pointwise":
             continue
         try:
-            if target == "cpu" or (on_device and cuda.is_of_cpu(graph, segment)):
-                kernels[segment] = lower_segment(graph, segment, precision=precision)
-            else:
-                kernels[segment] = cuda.as_cuda(_for_cuda(graph, segment, precision), graph)
+            runs_on = segment_target(graph, segment, target)
+            kernel = lower_segment(graph, segment, target=runs_on, precision=precision)
+            kernels[segment] = cuda.as_cuda(kernel, graph) if runs_on == "cuda" else kernel
         except CannotLower as refusal:
             refused[segment] = str(refusal)
     return Compiled(kernels, refused, backend)
-
-
-def _for_cuda(graph: Graph, segment: NodeId, precision: Precision) -> Kernel:
-    """A kernel for a GPU; where no scheduler takes the segment, by the first simple schedule that lowers."""
-    if not graph.segment(segment).schedule and choose(graph, segment, "cuda").scheduler is None:
-        for schedule in simple(graph, segment, "cuda"):
-            with suppress(CannotLower):
-                return lower_segment(graph, segment, schedule=schedule, target="cuda", precision=precision)
-    return lower_segment(graph, segment, target="cuda", precision=precision)
 
 
 def compiler_of(graph: Graph, backend: str) -> Callable[[Any], Callable[..., int | None]]:

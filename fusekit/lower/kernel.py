@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -29,9 +28,9 @@ from fusekit.lower.target import TARGETS, Target
 from fusekit.lower.target import Name as TargetName
 from fusekit.memory import Race
 from fusekit.ops import REGISTER
-from fusekit.schedule import Schedule, choose, parse_schedule
+from fusekit.schedule import Cost, Schedule, choose, parse_schedule
 from fusekit.schedule.plan import REDUCE
-from fusekit.schedule.simple import simple
+from fusekit.why import Reason
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
 MOST_VALUES = 1200
@@ -48,6 +47,7 @@ class Kernel:
     ``lines``: source line (from 1) and the ops that it computes. ``copies``: snapshots taken by each call.
     ``checks``: looks at indices, before which nothing is stored; where one is bad the kernel ends, and gives back 1.
     ``precision``: "eager" rounds where eager does; "fast" only where it stores, and may contract.
+    ``schedule``: the chain of its loops, which is its segment's.
     ``blocks_per_sm``: blocks that one multiprocessor of a GPU shall hold, 0 for as it comes.
     """
 
@@ -62,6 +62,7 @@ class Kernel:
     program: Program
     checks: tuple[NodeId, ...] = ()
     precision: Precision = "eager"
+    schedule: str = ""
     blocks_per_sm: int = 0
 
     def __repr__(self) -> str:
@@ -107,7 +108,9 @@ def lower_segment(
         source = print_cpu(Program((), ()), name, graph)
         return Kernel(name, source.text, (), (), "any", (), (), 0, Program((), ()))
     whole = Segment(graph, roots, reference, check_ops(graph, segment))
-    safe = safest(whole, lambda one: _nest(one, segment, schedule, role, most_values), ordered and role.ordered)
+    if schedule is None:
+        schedule = _schedule_of(graph, segment, target)
+    safe = _safe(whole, schedule, role, ordered, most_values)
     nest = safe.nest
     is_parallel = threaded and _is_parallel(nest, safe)
     ways = Ways(safe.snapshots, safe.kept, safe.order == "backward", is_parallel, safe.waits, safe.later)
@@ -117,27 +120,31 @@ def lower_segment(
     how = {"exact": role.exact} if target == "cuda" else {}
     source = _printer(target)[1](program, name, graph, _notes(graph, nest), **how)
     made = _kernel(source, program, nest, safe, whole.checks)
-    return replace(made, precision=precision, blocks_per_sm=nest.placements.blocks_per_sm)
+    return replace(made, precision=precision, schedule=str(schedule), blocks_per_sm=nest.placements.blocks_per_sm)
 
 
-def _nest(whole: Segment, segment: NodeId, schedule: Schedule | None, target: Target, limit: int) -> Nest:
-    """The nest of the schedule; where nobody asked for it and it does not lower, of the first simpler one that does."""
-    graph = whole.graph
-    payload = graph.segment(segment)
-    is_asked = schedule is not None or payload.by == "given"
-    if schedule is None:
-        own = payload.schedule
-        schedule = parse_schedule(own) if own else choose(graph, segment, target.name).schedule
-    reserved, _ = _printer(target.name)
+def lowers(graph: Graph, segment: NodeId, schedule: Schedule, target: TargetName) -> Cost | Reason:
+    """Does a schedule make a kernel? What it costs to be safe, or why not; no text is made. (``schedule.Lowers``)"""
+    found, reference = _roots(graph, segment), reference_of(graph, segment)
+    if not found or reference is None:
+        return (0, 0)
     try:
-        return build(whole, schedule, target, reserved, limit)
+        whole = Segment(graph, found, reference, check_ops(graph, segment))
+        return _safe(whole, schedule, TARGETS[target], True, MOST_VALUES).cost
     except CannotLower as refusal:
-        if is_asked:
-            raise
-        for other in (*simple(graph, segment, target.name), Schedule()):
-            with suppress(CannotLower):
-                return build(whole, other, target, reserved, limit)
-        raise refusal
+        return Reason.of("does-not-lower", because=refusal.what)
+
+
+def _schedule_of(graph: Graph, segment: NodeId, target: TargetName) -> Schedule:
+    """The segment's own; of one that no pass has scheduled, as a scheduler has it."""
+    own = graph.segment(segment).schedule
+    return parse_schedule(own) if own else choose(graph, segment, target, lowers=lowers).schedule
+
+
+def _safe(whole: Segment, schedule: Schedule, role: Target, ordered: bool, most_values: int) -> Protected:
+    """The nest of a schedule with what makes it safe. Raises CannotLower."""
+    reserved, _ = _printer(role.name)
+    return safest(whole, lambda one: build(one, schedule, role, reserved, most_values), ordered and role.ordered)
 
 
 def _printer(target: TargetName) -> tuple[frozenset[str], Callable[..., Source]]:
@@ -250,4 +257,4 @@ def _notes(graph: Graph, nest: Nest) -> list[str]:
     ]
 
 
-__all__ = ["CannotLower", "Kernel", "can_lower", "lower_segment"]
+__all__ = ["CannotLower", "Kernel", "can_lower", "lower_segment", "lowers"]

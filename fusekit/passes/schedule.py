@@ -14,7 +14,17 @@ from fusekit.domains import read_loops, reference_of, write_loops
 from fusekit.errors import FusekitError, IllegalTransform
 from fusekit.ids import NodeId
 from fusekit.ir import SCHEDULED, SEGMENTED, Draft, Graph, Invariant, PassResult
-from fusekit.schedule import SCHEDULERS, Schedule, Scheduler, Target, check_names, choose, parse_schedule
+from fusekit.schedule import (
+    SCHEDULERS,
+    Lowers,
+    Schedule,
+    Scheduler,
+    Target,
+    check_names,
+    choose,
+    parse_schedule,
+    segment_target,
+)
 from fusekit.why import Reason
 
 
@@ -40,7 +50,8 @@ def prefix_of(segment: NodeId) -> str:
 
 @dataclass(frozen=True)
 class SchedulePass:
-    """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it.
+    """``target``: cpu or cuda. ``schedulers`` are asked in order, and the first that accepts a segment takes it, if
+    ``lowers`` says that its schedule makes a kernel (without ``lowers`` nobody is asked).
 
     ``given``: (segment, or an op of it, chain) of segments that are not asked about; an illegal one raises
     IllegalTransform.
@@ -54,6 +65,7 @@ class SchedulePass:
     )
     target: Target = "cpu"
     schedulers: tuple[Scheduler, ...] = SCHEDULERS
+    lowers: Lowers | None = None
     given: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, graph: Graph) -> PassResult:
@@ -77,14 +89,15 @@ class SchedulePass:
             name, schedule = "given", parse_schedule(given)
             why = Reason.of("schedule-given", chain=str(schedule))
         else:
-            choice = choose(graph, segment, self.target, self.schedulers)
+            target = segment_target(graph, segment, self.target)
+            choice = choose(graph, segment, target, self.schedulers, self.lowers)
             for refuser, refusal in choice.refusals:
                 draft.decline((segment,), Reason.of("refused-by", scheduler=refuser, because=str(refusal)))
             if choice.scheduler is None:
                 draft.decline((segment,), Reason.of("no-scheduler"))
                 return
             name, schedule = choice.scheduler.name, choice.schedule
-            why = Reason.of("scheduled-by", scheduler=name, target=self.target, chain=str(schedule))
+            why = Reason.of("scheduled-by", scheduler=name, target=target, chain=str(schedule))
         self._write(draft, graph, segment, name, schedule)
         space = str(list(reference.shape))
         draft.note((segment,), Reason.of("runs-over", space=space, root=reference.root), (reference.root,))

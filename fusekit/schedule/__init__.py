@@ -1,9 +1,10 @@
 """Schedules as data, their text, and the schedulers that write them, one a file."""
 
 from fusekit.schedule.alias import Alias
-from fusekit.schedule.base import Chain, Scheduler, Target
-from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose, fitted
+from fusekit.schedule.base import Chain, Cost, Lowers, Scheduler, Target
+from fusekit.schedule.choose import SCHEDULERS, Choice, check_names, choose, fitted, segment_target
 from fusekit.schedule.extern import Extern
+from fusekit.schedule.fallback import Fallback
 from fusekit.schedule.look import Access, Look, look
 from fusekit.schedule.nested import Nested
 from fusekit.schedule.nesting import cannot_nest, reference_among
@@ -13,7 +14,6 @@ from fusekit.schedule.pointwise import Pointwise
 from fusekit.schedule.record import Placements, Schedule, Tile
 from fusekit.schedule.reduction import Reduction
 from fusekit.schedule.resize import Resize
-from fusekit.schedule.simple import simple
 from fusekit.schedule.text import parse_schedule
 from fusekit.schedule.transpose import Transpose
 
@@ -23,8 +23,11 @@ __all__ = [
     "Alias",
     "Chain",
     "Choice",
+    "Cost",
     "Extern",
+    "Fallback",
     "Look",
+    "Lowers",
     "Nested",
     "Persistent",
     "Placements",
@@ -44,5 +47,5 @@ __all__ = [
     "parse_schedule",
     "phases",
     "reference_among",
-    "simple",
+    "segment_target",
 ]

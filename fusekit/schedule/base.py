@@ -23,6 +23,17 @@ CHUNK = 8192  # elements of one block of a flat loop on a CPU
 TOGETHER = 256  # blocks that may wait for one another, two on each multiprocessor of a large GPU
 
 
+Cost = tuple[int, int]  # further launches, and bytes that they copy, which a schedule needs to be safe
+
+
+class Lowers(Protocol):
+    """Asks the lowering, which stands in a room below, whether a schedule lowers."""
+
+    def __call__(self, graph: Graph, segment: NodeId, schedule: Schedule, target: Target) -> Cost | Reason:
+        """What it costs, or why it does not lower."""
+        ...
+
+
 class Scheduler(Protocol):
     """Frozen dataclasses; their fields are their options."""
 

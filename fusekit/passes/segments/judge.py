@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,9 +21,11 @@ Ops = frozenset[NodeId]
 
 @dataclass
 class Judge:
-    """Asks the rule that kernels are built by, then one scheduler after another."""
+    """Asks the rule that kernels are built by, then one scheduler after another. ``refused``: sets that the rule allows
+    and no scheduler's loops lowered."""
 
     graph: Graph
+    refused: Mapping[Ops, Reason] = field(default_factory=dict[Ops, Reason])
     _nests: dict[Ops, Reason | None] = field(default_factory=dict[Ops, "Reason | None"])
     _said: dict[Ops, Said] = field(default_factory=dict[Ops, Said])
 
@@ -38,6 +41,8 @@ class Judge:
         """Why no nest of loops holds them; what holds no reduction always has one."""
         if self._folds.isdisjoint(ops):
             return None
+        if ops in self.refused:
+            return self.refused[ops]
         if ops not in self._nests:
             self._nests[ops] = cannot_nest(self.graph, sorted(ops, key=self.graph.position))
         return self._nests[ops]
@@ -55,8 +60,5 @@ class Judge:
             found.append((scheduler.name, TAKES if refusal is None else str(refusal)))
             if refusal is None:
                 break
-        else:
-            if self.refusal(ops) is None:
-                found.append(("simple loops", TAKES))  # what lowering falls back to
         self._said[ops] = tuple(found)
         return self._said[ops]

@@ -6,7 +6,7 @@ single element. It is merged when the order allows it and one nest of loops hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -15,7 +15,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.passes.segments import reasons
 from fusekit.passes.segments.groups import Group
-from fusekit.passes.segments.judge import Judge
+from fusekit.passes.segments.judge import Judge, Ops
 from fusekit.passes.segments.reach import Groups
 from fusekit.passes.segments.units import Bar, Unit, order_of
 from fusekit.why import Reason, Trial
@@ -42,10 +42,11 @@ class Merger:
     units: list[Unit]
     limits: Limits
     apart: tuple[frozenset[NodeId], ...] = ()
+    refused_sets: Mapping[Ops, Reason] = field(default_factory=dict[Ops, Reason])
     log: list[Trial] = field(default_factory=list[Trial])
 
     def __post_init__(self) -> None:
-        self.judge = Judge(self.graph)
+        self.judge = Judge(self.graph, self.refused_sets)
         self.order = Groups[Bar](len(self.units), order_of(self.graph, self.units, self.limits.exact))
         self.info = {k: Group.of(self.graph, unit) for k, unit in enumerate(self.units)}
         self.why: dict[int, Reason] = {}

@@ -11,10 +11,11 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph
 from fusekit.passes.base import is_value_op
 from fusekit.passes.crossing import store_once
-from fusekit.passes.segments.judge import REDUCE, Judge
+from fusekit.passes.segments.judge import REDUCE, Judge, Ops
 from fusekit.passes.segments.reach import Groups
 from fusekit.passes.segments.turned import turned
 from fusekit.passes.segments.units import STORE, Unit, order_of, units_of
+from fusekit.why import Reason
 
 Reads = Mapping[NodeId, Collection[NodeId]]  # value -> the ops that read it from memory
 
@@ -43,10 +44,12 @@ def stored(graph: Graph, reads: Reads, because: str) -> Graph:
 # ---- what no kernel holds -----------------------------------------------------------------------------------------
 
 
-def with_loops(graph: Graph) -> Graph:
+def with_loops(graph: Graph, refused: Mapping[Ops, Reason]) -> Graph:
     """A store whose reductions and elements have no nest of loops in common runs over the space of what it permutes,
-    or reads the result of a reduction; so do stores that wait for one another, which only one launch can do."""
-    judge, units = Judge(graph), units_of(graph)
+    or reads the result of a reduction; so do stores that wait for one another, which only one launch can do.
+
+    ``refused``: sets of ops that have such a nest, of which no schedule lowers."""
+    judge, units = Judge(graph, refused), units_of(graph)
     for some in _launches(graph, units):
         needs = _needs(some)
         if judge.refusal(needs) is not None:
@@ -55,7 +58,7 @@ def with_loops(graph: Graph) -> Graph:
             others = chain(over_another, _without_a_fold(graph, needs, elsewhere))
             found = next((g for g in others if _all_nest(g, graph, some)), None)
             if found is not None:
-                return with_loops(found)
+                return with_loops(found, refused)
     return graph
 
 

@@ -148,13 +148,6 @@ def device_of(graph: Graph) -> int:
     return found.pop()
 
 
-def is_of_cpu(graph: Graph, segment: NodeId) -> bool:
-    """Is all memory that a segment touches the CPU's?"""
-    members = graph.members(segment)
-    tensors = {t for op in members for t in (*graph.operands(op), *graph.results(op)) if not graph.is_value(t)}
-    return all(is_on_cpu(graph, block) for t in tensors if (block := graph.block_of(t)) is not None)
-
-
 # ---- calls -------------------------------------------------------------------------------------------------------
 
 

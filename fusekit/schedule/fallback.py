@@ -1,25 +1,49 @@
-"""Schedules that ask little of a lowering: what a GPU runs where no scheduler takes a segment, or its schedule does not
-lower."""
+"""fallback: loops that ask little of a lowering, where no other scheduler takes a segment or its schedule lowers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
+from fusekit.domains import reference_of
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Parallel
-from fusekit.schedule.base import BY, TY, B, S, T, Target, fitting, row_threads, split_order, start
+from fusekit.schedule.base import BY, TY, B, S, T, Target, fitting, looked, row_threads, split_order, start
 from fusekit.schedule.look import Look, look
+from fusekit.schedule.nesting import cannot_nest
 from fusekit.schedule.record import Schedule
+from fusekit.why import Reason
 
 GRID = (B, BY, Parallel.BIDz)
 MOST = 65535  # blocks along y and z
 MANY = 4096  # rows from which on a thread for each keeps a GPU busier than a block for all
 
 
-def simple(graph: Graph, segment: NodeId, target: Target) -> Iterator[Schedule]:
-    """The fastest first: a block for each row, a thread for each row, one block for all rows. None for a CPU."""
-    seen = look(graph, segment)
-    if seen is None or target == "cpu" or not seen.reference.shape:
+@dataclass(frozen=True)
+class Fallback:
+    """Takes whatever one nest of loops holds. It has several schedules, of which the first that lowers is taken."""
+
+    name: ClassVar[str] = "fallback"
+
+    def accepts(self, graph: Graph, segment: NodeId) -> Reason | None:
+        if reference_of(graph, segment) is None:
+            return Reason.of("computes-nothing")
+        return cannot_nest(graph, graph.members(segment))
+
+    def schedule(self, graph: Graph, segment: NodeId, target: Target) -> Schedule:
+        return next(self.schedules(graph, segment, target))
+
+    def schedules(self, graph: Graph, segment: NodeId, target: Target) -> Iterator[Schedule]:
+        """The fastest first, and last the loops as they are: one thread of a GPU runs them all."""
+        if target == "cuda":
+            yield from _of_gpu(looked(look(graph, segment)))
+        yield Schedule()
+
+
+def _of_gpu(seen: Look) -> Iterator[Schedule]:
+    """A block for each row, a thread for each row, one block for all rows."""
+    if not seen.reference.shape:
         return
     kept, folded = split_order(seen)
     if not folded:

@@ -59,7 +59,7 @@ def cards_of(graphs: tuple[Graph, ...]) -> dict[NodeId, tuple[Seen, ...]]:
 
 @dataclass(slots=True)
 class _Held:
-    """What one block holds, and the ops that write into it; asked of a graph once, since every card of a place tells."""
+    """What one block holds, and the ops that write into it; asked of a graph once, for every card of a place tells."""
 
     tensors: list[NodeId]
     writers: list[NodeId]

@@ -377,7 +377,7 @@ class Exploration:
         for segment in self.segments:
             what = segment.kernel.name if segment.kernel else segment.refused or self._without_kernel(segment)
             rows.append(
-                f"  {segment.id:4} {segment.scheduler:10} {list(segment.space)!s:16} {len(segment.ops):4} ops  {what}"
+                f"  {segment.id:4} {segment.scheduler:12} {list(segment.space)!s:16} {len(segment.ops):4} ops  {what}"
             )
         return "\n".join(map(line, rows))
 
@@ -402,6 +402,14 @@ class Exploration:
 
         expect("x.report", path=(path, PATH), check=(check, FLAG))
         return report(self, path, actions.check(self) if check else None)
+
+    def _ipython_display_(self) -> None:
+        """In a notebook: the stepper, with the picture that stays when it is gone."""
+        try:
+            made = self.stepper()
+        except ImportError as missing:  # no ipywidgets: IPython then asks for the bundle
+            raise NotImplementedError from missing
+        made._ipython_display_()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> object:
         """The stepper with a static picture beside it; without ipywidgets the picture, and the text for a terminal."""

@@ -135,9 +135,7 @@ def chains(x: Exploration) -> str:
     """The printed schedule of each segment."""
     graph = x.graph
     rows = [(s, graph.segment(s)) for s in graph.segments()]
-    return "\n".join(
-        f"- `{s}` {segment.by or segment.scheduler}: `{segment.schedule or 'none'}`" for s, segment in rows
-    )
+    return "\n".join(f"- `{s}` {segment.taken_by}: `{segment.schedule or 'none'}`" for s, segment in rows)
 
 
 def stale(folder: Path) -> list[str]:

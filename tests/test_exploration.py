@@ -274,3 +274,20 @@ def test_a_segment_tells_its_schedule_and_takes_it_back() -> None:
     assert segment.schedule and segment.reads and segment.writes
     again = x.what_if(schedule={segment.id: segment.schedule})
     assert again.segments[0].schedule == segment.schedule and again.check().ok
+
+
+def test_every_name_of_a_scheduler_is_the_one_that_took_the_segment() -> None:
+    """Text, segment, tooltip, card and picture agree: a reduction is nowhere said to be pointwise."""
+    x = fk.explore(lambda a: a.softmax(1), torch.rand(64, 32))
+    names = {x.graph.segment(s).by for s in x.graph.segments()}
+    assert names == {"persistent"}
+    cards = [x.stepper().document["nodes"][s.id][-1]["card"] for s in x.segments]
+    assert {s.scheduler for s in x.segments} == names == {dict(c["facts"])["scheduler"] for c in cards}
+    told = (repr(x), repr(x.segments[0]), x.stepper().document["segments"][0]["note"])
+    assert all("persistent" in text and "pointwise" not in text for text in told)
+    assert "$0 persistent" in x.diagram(view="segments").svg  # its tooltip, which also says who refused it
+
+
+def test_the_table_of_merges_is_no_formula() -> None:
+    html = fk.explore(lambda a: (a.softmax(1), a.sum(0)), torch.rand(64, 32)).merges()._repr_html_()
+    assert html.startswith('<table class="mathjax_ignore">')

@@ -139,7 +139,7 @@ def _reference_ladder(graph: Graph, notes: Notes, segment: NodeId, reference: Re
     root = reference.root
     what = f"the {op_title(graph, root) if reference.reduced else f'store to {_stored(graph, root)}'}"
     payload = graph.segment(segment)
-    title = f"{segment_text(segment)}   {payload.by or payload.scheduler}   {tensor.dtype}{shape_text(tensor.shape)}"
+    title = f"{segment_text(segment)}   {payload.taken_by}   {tensor.dtype}{shape_text(tensor.shape)}"
     explicit = graph.domain(segment)
     head = _head(graph, bars, explicit.root, loop.logical)
     side = replace(_side(bars, loop.logical, loop.graph.exprs, loop.axes), words=tuple(_loop_words(loop)))

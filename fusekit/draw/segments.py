@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Kernels = Mapping[NodeId, "Kernel"]
 RACES = 8  # rows of a record
 CROSS, LONG = "  ×  ", 60
+_NO_OPS: frozenset[NodeId] = frozenset()
 
 
 def segments_picture(graph: Graph, notes: Notes, kernels: Kernels, title: str, note: str) -> Picture:
@@ -86,7 +87,7 @@ def tab_of(graph: Graph, segment: NodeId, kernels: Kernels) -> Tab:
     if kernel is not None and kernel.copies:
         launches += f", {plural(kernel.copies, 'snapshot')}"
         copied = sum(s.last - s.first for s in kernel.program.body if isinstance(s, Snapshot))
-    word = "library" if scheduler == "extern" else graph.segment(segment).by or scheduler
+    word = "library" if scheduler == "extern" else graph.segment(segment).taken_by
     return Tab(segment_text(segment), word, launches, traffic_text(graph, segment, copied))
 
 
@@ -94,7 +95,7 @@ def segment_tip(graph: Graph, notes: Notes, segment: NodeId) -> str:
     space = graph.segment(segment).space
     count = plural(len(graph.members(segment)), "op")
     over = f" over [{', '.join(map(str, space))}]" if space else ""
-    return notes.tip(f"{segment} {graph.segment(segment).scheduler}, {count}{over}", about=(segment,))
+    return notes.tip(f"{segment} {graph.segment(segment).taken_by}, {count}{over}", about=(segment,))
 
 
 def _sentence(graph: Graph, kernels: Kernels, segment: NodeId) -> str:
@@ -107,13 +108,15 @@ def _sentence(graph: Graph, kernels: Kernels, segment: NodeId) -> str:
 
 def _frame(graph: Graph, flow: Flow, notes: Notes, kernels: Kernels, segment: NodeId, parity: int) -> Frame:
     inside = [part for key, part in flow.parts.items() if flow.home[key] == segment]
-    early = _before_loop(graph, segment, kernels[segment]) if segment in kernels else frozenset[NodeId]()
+    early, late = _once(graph, segment, kernels[segment]) if segment in kernels else (_NO_OPS, _NO_OPS)
     first = tuple(part for part in inside if part.node in early)
-    rest = tuple(part for part in inside if part.node not in early)
-    parts: tuple[Part | Frame, ...] = rest
-    if first and rest:
-        key = f"{segment}/before"
-        parts = (Frame(key, segment, "phase", Tab("before the loop, once"), first), *rest)
+    last = tuple(part for part in inside if part.node in late)
+    parts: tuple[Part | Frame, ...] = tuple(part for part in inside if part.node not in early | late)
+    if parts and first:
+        parts = (Frame(f"{segment}/before", segment, "phase", Tab("before the loop, once"), first), *parts)
+    if parts and last:
+        parts = (*parts, Frame(f"{segment}/after", segment, "phase", Tab("after the loop, once"), last))
+    parts = parts or tuple(inside)
     empty = graph.segment(segment).scheduler == "alias"
     mark = notes.mark(segment)
     return Frame(
@@ -122,18 +125,27 @@ def _frame(graph: Graph, flow: Flow, notes: Notes, kernels: Kernels, segment: No
     )  # fmt: skip
 
 
-def _before_loop(graph: Graph, segment: NodeId, kernel: Kernel) -> frozenset[NodeId]:
-    """Ops that the kernel computes in front of its loops and nowhere else, with the windows that only they use."""
-    outside: set[NodeId] = set()
-    inside: set[NodeId] = set()
-    for statement in kernel.program.body:
-        (inside if _has_loop(statement) else outside).update(_ops(statement))
-    early = outside - inside if inside else set[NodeId]()
-    for op in reversed(graph.members(segment)):  # a window has no statement of its own
+def _once(graph: Graph, segment: NodeId, kernel: Kernel) -> tuple[frozenset[NodeId], frozenset[NodeId]]:
+    """Ops that the kernel computes in front of its first loop and nowhere else, and those behind its last one; each
+    with the windows that only they use. What stands between two loops is in neither."""
+    body = kernel.program.body
+    loops = [k for k, statement in enumerate(body) if _has_loop(statement)]
+    if not loops:
+        return _NO_OPS, _NO_OPS
+    parts = (body[: loops[0]], body[loops[0] : loops[-1] + 1], body[loops[-1] + 1 :])
+    before, inside, after = ({op for statement in part for op in _ops(statement)} for part in parts)
+    early, late = before - inside - after, after - inside - before
+    return _with_windows(graph, segment, early, inside | after), _with_windows(graph, segment, late, before | inside)
+
+
+def _with_windows(graph: Graph, segment: NodeId, ops: set[NodeId], others: set[NodeId]) -> frozenset[NodeId]:
+    """A window has no statement of its own: it stands with the ops that read it."""
+    found = set(ops)
+    for op in reversed(graph.members(segment)):
         users = {user for t in graph.results(op) for user in graph.users(t)}
-        if graph.op(op).target == "fk.window" and op not in inside and users and users <= early:
-            early.add(op)
-    return frozenset(early)
+        if graph.op(op).target == "fk.window" and op not in others and users and users <= found:
+            found.add(op)
+    return frozenset(found)
 
 
 def _has_loop(statement: object) -> bool:

@@ -122,6 +122,11 @@ class Segment:
     by: str = ""
     schedule: str = ""
 
+    @property
+    def taken_by(self) -> str:
+        """The scheduler that took it, where one has, else the kind of segment: the name that a reader is told."""
+        return self.by or self.scheduler
+
 
 # ---- edges --------------------------------------------------------------------------------------------------------
 

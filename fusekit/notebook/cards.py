@@ -46,8 +46,9 @@ def cards_of(graphs: tuple[Graph, ...]) -> dict[NodeId, tuple[Seen, ...]]:
     """Every node of every step, with a new card only where it changed."""
     found: dict[NodeId, list[Seen]] = {}
     for step, graph in enumerate(graphs):
+        blocks = _held_by_blocks(graph)
         for node in graph:
-            card, seen = card_of(graph, node), found.setdefault(node, [])
+            card, seen = _card(graph, node, blocks), found.setdefault(node, [])
             if not seen or seen[-1].card != card:
                 seen.append(Seen(step, card))
         for node, seen in found.items():
@@ -56,12 +57,44 @@ def cards_of(graphs: tuple[Graph, ...]) -> dict[NodeId, tuple[Seen, ...]]:
     return {node: tuple(seen) for node, seen in found.items()}
 
 
-def card_of(graph: Graph, node: NodeId) -> Card:
-    """The card of a node of this graph."""
-    make = {OP: _op, TENSOR: _tensor, BLOCK: _block, SEGMENT: _segment}.get(kind_of(node))
-    if make is None:
-        return Card(node, "iteration domain", (("", str(graph[node])),), (), ())
-    title, facts, leads, near = make(graph, node)
+@dataclass(slots=True)
+class _Held:
+    """What one block holds, and the ops that write into it; asked of a graph once, for every card of a place tells."""
+
+    tensors: list[NodeId]
+    writers: list[NodeId]
+
+
+_Blocks = dict[NodeId, _Held]
+
+
+def _held_by_blocks(graph: Graph) -> _Blocks:
+    found = {block: _Held([], []) for block in graph.blocks()}
+    for tensor in graph.tensors():
+        if (block := graph.block_of(tensor)) is not None:
+            found[block].tensors.append(tensor)
+    for op in graph.ops():
+        operands = graph.operands(op)
+        written = dict.fromkeys(graph.block_of(operands[w]) for w in graph.op(op).writes)
+        for block in written:
+            if block is not None:
+                found[block].writers.append(op)
+    return found
+
+
+def _card(graph: Graph, node: NodeId, blocks: _Blocks) -> Card:
+    match kind_of(node):
+        case "^":
+            made = _op(graph, node)
+        case "%":
+            made = _tensor(graph, node, blocks)
+        case "@":
+            made = _block(graph, node, blocks[node])
+        case "$":
+            made = _segment(graph, node)
+        case _:
+            return Card(node, "iteration domain", (("", str(graph[node])),), (), ())
+    title, facts, leads, near = made
     return Card(
         title,
         KINDS[kind_of(node)],
@@ -110,7 +143,7 @@ def _op(graph: Graph, node: NodeId) -> Made:
     return title_of(graph, node), facts, leads, (*results, *graph.segments_of(node))
 
 
-def _tensor(graph: Graph, node: NodeId) -> Made:
+def _tensor(graph: Graph, node: NodeId, blocks: _Blocks) -> Made:
     facts, block = [("type", type_text(graph.tensor(node)))], graph.block_of(node)
     makers = [graph.producer(node)] if graph.has_producer(node) else []
     leads: Leads = [("made by", makers), ("read by", list(graph.users(node)))]
@@ -126,23 +159,22 @@ def _tensor(graph: Graph, node: NodeId) -> Made:
             ("memory", f"block {letter_of(graph, block)} ({block}), {bytes_text(layout.nbytes)}"),
             ("role", lives.role if lives else ""),
         ]
-        others = [t for t in graph.tensors() if t != node and graph.block_of(t) == block]
+        others = [t for t in blocks[block].tensors[: MOST + 1] if t != node]
         leads += [("block", [block]), ("shares it with", others)]
     return title_of(graph, node), facts, leads, tuple(graph.users(node) if is_input else makers)
 
 
-def _block(graph: Graph, node: NodeId) -> Made:
-    block, tensors = graph.block(node), [t for t in graph.tensors() if graph.block_of(t) == node]
-    writers = [op for op in graph.ops() if any(graph.operands(op)[w] in tensors for w in graph.op(op).writes)]
+def _block(graph: Graph, node: NodeId, held: _Held) -> Made:
+    block = graph.block(node)
     facts = [("size", f"{block.nbytes:,} bytes"), ("kind", block.kind), ("device", block.device)]
-    leads = [("holds", tensors), ("written by", writers)]
-    return title_of(graph, node), facts, leads, tuple(tensors)
+    leads = [("holds", held.tensors), ("written by", held.writers)]
+    return title_of(graph, node), facts, leads, tuple(held.tensors)
 
 
 def _segment(graph: Graph, node: NodeId) -> Made:
     segment, members = graph.segment(node), graph.members(node)
     facts = [
-        ("scheduler", segment.scheduler + (f", by {segment.by}" if segment.by else "")),
+        ("scheduler", segment.taken_by),
         ("space", shape_text(segment.space) if segment.space else ""),
         ("ops", plural(len(members), "op")),
         ("schedule", segment.schedule),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import anywidget
 import traitlets
+from IPython.display import publish_display_data
 
 from fusekit.draw import VIEWS
 from fusekit.errors import FusekitError
@@ -36,6 +38,7 @@ class Stepper(anywidget.AnyWidget):
     where = traitlets.Dict().tag(sync=True)
     results = traitlets.Dict().tag(sync=True)
     told = traitlets.Dict().tag(sync=True)
+    still = traitlets.Unicode().tag(sync=True)  # names the picture that stands before it in a notebook
 
     def __init__(self, x: Explored, **wanted: object) -> None:
         self._x = x
@@ -49,6 +52,7 @@ class Stepper(anywidget.AnyWidget):
             where=where(self._state),
             results=_results(self._state),
             told=plain(self._branch.told),
+            still=uuid4().hex,
         )
         self.observe(self._page_moved, "where")
         self.on_msg(self._answer)
@@ -151,6 +155,19 @@ class Stepper(anywidget.AnyWidget):
         return {picture_key(step, view, since): self.svg(step, view, since)}
 
     # ---- how it looks where it cannot live
+
+    def _ipython_display_(self) -> None:
+        """A picture, then the widget, which hides the picture while it lives: a notebook that is opened again without a
+        kernel, or made into a page, shows the picture, where one output of both shows the widget's error."""
+        bundle = self._repr_mimebundle_()
+        if bundle is None:
+            raise NotImplementedError  # IPython then asks for another form
+        data, metadata = bundle
+        still = {kind: data.pop(kind) for kind in ("text/html", "text/plain") if kind in data}
+        if "text/html" in still:
+            still["text/html"] = f'<div data-fk-still="{self.still}">{still["text/html"]}</div>'
+        publish_display_data(still)
+        publish_display_data(data, metadata)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The widget, with a static picture beside it that a viewer without widgets shows."""

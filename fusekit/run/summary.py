@@ -12,7 +12,8 @@ from fusekit.lower import Kernel
 
 @dataclass(frozen=True)
 class SegmentView:
-    """One segment: ``kernel`` is None where nothing is made (a library call, views, a refusal that ``why`` names).
+    """One segment: ``scheduler`` is the one that took it ("alias" launches nothing, "extern" calls a library);
+    ``kernel`` is None where nothing is made (a library call, views, a refusal that ``why`` names).
 
     ``schedule``: the transforms that make its loops, empty where there are none; ``what_if(schedule=...)`` edits them.
     """
@@ -41,7 +42,7 @@ def segment_view(graph: Graph, id: NodeId, kernel: Kernel | None, refused: str) 
     fresh = dict.fromkeys(t for op in ops for t in graph.results(op) if not graph.is_value(t))
     reads = tuple(t for t in taken if t not in made and (t not in written or segment.scheduler == "extern"))
     writes = (*written, *fresh)
-    return SegmentView(id, segment.scheduler, segment.space, ops, kernel, reads, writes, refused, segment.schedule)
+    return SegmentView(id, segment.taken_by, segment.space, ops, kernel, reads, writes, refused, segment.schedule)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from fusekit.why.reasons import Reason
 
 SHOWN = 4  # stores of one side in a table
 TAKES = "takes it"
+PLAIN = "mathjax_ignore"  # a page with MathJax takes what stands between two dollar signs, our segments, for a formula
+LEFT = 'style="text-align:left"'  # notebooks set numbers, which most of this is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,9 @@ class Merges(Sequence[Trial]):
         )
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in self.HEAD)
-        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _html(row))}</tr>" for row in self.rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        head = "".join(f"<th {LEFT}>{name}</th>" for name in self.HEAD)
+        body = "".join(f"<tr>{''.join(f'<td {LEFT}>{cell}</td>' for cell in _html(row))}</tr>" for row in self.rows)
+        return f'<table class="{PLAIN}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _html(row: Trial) -> list[str]:

@@ -14,7 +14,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 def test_every_kernel_assembles(program: Program, dtype: torch.dtype) -> None:
     with torch.no_grad():
         x = fk.explore(program.fn, *program.make(ODD, dtype), options=fk.Options(backend="cuda"))
-    assert all(s.kernel is not None for s in x.segments if s.scheduler == "pointwise")
+    assert all(s.kernel is not None for s in x.segments if s.scheduler not in ("alias", "extern"))
     for kernel in x.kernels:
         assert ".visible .entry" in kernel.ptx
         made = kernel.assembled()

@@ -207,6 +207,37 @@ class TestPage:
         faint = page.evaluate(CONTRAST)
         assert not faint, json.dumps(faint)
 
+    def test_a_picture_that_was_asked_for_and_left_is_not_waited_for(self, open_page):
+        page = open_page(aliased(), "#step=functionalize").page
+        page.evaluate("document.querySelector('.fk-wait').hidden = false")  # as if another one were on its way
+        page.locator(".fk-stage").press("d")
+        page.locator(".fk-stage").press("d")
+        assert page.locator(".fk-wait").is_hidden()
+
+    def test_what_is_wider_than_the_window_begins_at_its_left_edge(self, open_page):
+        page = open_page(aliased(), "#step=functionalize&view=memory", size=(600, 900)).page
+        page.evaluate("document.querySelector('.fk-stage').style.width = '200px'")
+        page.wait_for_timeout(200)
+        stage, picture = (page.locator(at).bounding_box() for at in (".fk-stage", ".fk-picture svg"))
+        assert picture["width"] > stage["width"] and picture["x"] >= stage["x"]
+
+    def test_all_of_one_picture_is_not_all_of_the_next(self, open_page):
+        page = open_page(aliased(), "#step=trace", size=(600, 900)).page
+        page.evaluate("document.querySelector('.fk-stage').style.width = '160px'")
+        page.wait_for_timeout(200)
+        page.locator(".fk-stage").press("0")
+        assert page.locator(".fk-picture svg").bounding_box()["width"] <= 160
+        page.locator(".fk-stage").press("End")
+        assert page.locator(".fk-picture svg").bounding_box()["width"] > 160
+
+    def test_on_paper_the_picture_is_whole(self, open_page):
+        page = open_page(aliased()).page
+        page.emulate_media(media="print")
+        picture, why = (page.locator(at).bounding_box() for at in (".fk-picture svg", ".fk-side"))
+        assert picture["width"] > 100 and picture["height"] > 100
+        assert page.locator(".fk-tools").first.is_hidden()
+        assert why["y"] >= picture["y"] + picture["height"] or why["x"] >= picture["x"] + picture["width"]
+
     @pytest.mark.parametrize("width", [320, 800, 1600])
     def test_nothing_sticks_out_of_any_width(self, open_page, width):
         page = open_page(aliased(), size=(width, 900)).page
@@ -235,6 +266,7 @@ a = torch.linspace(-1, 1, 20).reshape(4, 5)
 x = fk.explore(f, a, a[0, 0])
 x"""
 SECOND = "x.stepper(step='trace')"
+STILLS = "[...document.querySelectorAll('[data-fk-still] img')].filter((e) => e.offsetParent !== null).length"
 
 
 @pytest.mark.skipif(CANNOT_LAB is not None, reason=str(CANNOT_LAB))
@@ -254,6 +286,29 @@ def test_two_widgets_in_jupyterlab(browser, tmp_path, root):
         assert page.evaluate(UNIQUE_IDS.replace("'[id]'", "'.fk-stepper [id]'")) == 0
         assert not wrong
         context.close()
+
+
+@pytest.mark.skipif(CANNOT_LAB is not None, reason=str(CANNOT_LAB))
+def test_a_saved_notebook_keeps_its_pictures_and_its_names(browser, tmp_path, root):
+    """Live, the widget alone; opened again without a kernel, the picture; two segments are no formula."""
+    write_notebook(tmp_path / "page.ipynb", FIRST, "fk.explore(lambda a: (a.softmax(1), a.sum(0)), a).merges()")
+    with jupyterlab(tmp_path, root) as address:
+        page = browser.new_page(viewport={"width": 1500, "height": 2400})
+        run_all(page, address, "page.ipynb")
+        page.wait_for_selector(".fk-stepper [data-ready]", timeout=90_000)
+        assert page.evaluate(STILLS) == 0
+        page.locator(".jp-RenderedHTMLCommon table").wait_for(timeout=60_000)
+        assert page.locator("mjx-container").count() == 0
+        page.keyboard.press("Control+s")
+        saved = f"fetch('{address}/api/contents/page.ipynb').then(r => r.text()).then(t => t.includes('data-fk-still'))"
+        page.wait_for_function(saved)
+        page.close()
+        (tmp_path / "again.ipynb").write_bytes((tmp_path / "page.ipynb").read_bytes())  # whose kernel knows no widget
+        page = browser.new_page(viewport={"width": 1500, "height": 2400})
+        page.goto(f"{address}/lab/tree/again.ipynb?reset")
+        page.wait_for_selector(".jp-Notebook [data-fk-still] img", timeout=60_000)
+        page.wait_for_function(f"{STILLS} === 1")
+        page.close()
 
 
 def _steps_alone(page, first, second) -> None:

@@ -184,7 +184,10 @@ function mount(el, host) {
 
   function drawPicture() {
     const key = pictureKey(state, doc);
-    if (key === shown) return light();
+    if (key === shown) {
+      at.wait.hidden = true; // it may have been asked for and left again
+      return light();
+    }
     if (!cache.has(key)) return ask(key);
     const old = svg && state.selected.flatMap((n) => standsFor(svg, doc, n, state.step))[0];
     const held = old ? stage.place(old) : null;
@@ -366,6 +369,10 @@ function mountModel(model, el) {
 
 /** anywidget's entry: one call for each place where the widget is shown. */
 function render({ model, el }) {
+  // The picture that was put out before the widget is for places where no widget lives. Here one does.
+  const stills = [...document.querySelectorAll(`[data-fk-still="${model.get("still")}"]`)];
+  const showStills = (shown) => stills.forEach((still) => (still.hidden = !shown));
+  showStills(false);
   let page = mountModel(model, el);
   const onMessage = (message) => { if (message && message.picture) page.picture(message.picture, message.svg); };
   const onWhere = () => page.go(model.get("where")), onResults = () => page.results(), onTold = () => page.told();
@@ -381,6 +388,7 @@ function render({ model, el }) {
   return () => {
     for (const [what, does] of heard) model.off(what, does);
     page.end();
+    showStills(true);
   };
 }
 

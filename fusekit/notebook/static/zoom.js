@@ -34,16 +34,19 @@ function makeStage(stage, canvas, map) {
       `height:${Math.max(4, (bottom - top) * sy)}px`;
   }
 
+  const wholeScale = () => {
+    const [w, full] = inner();
+    return Math.min((w - 16) / width, (Math.max(120, full - 36) - 16) / height, 1.25);
+  };
+
   /** Everything in view; unasked, where that would be unreadable, the width, from `element` or the top on. */
   function fit(element) {
     const [w, full] = inner(), h = Math.max(120, full - 36); // the buttons below stay free
-    const wide = (w - 16) / width, high = (h - 16) / height;
     fitted = true;
-    scale = Math.min(wide, high, 1.25);
-    if (scale < READABLE && !whole) scale = clamp(READABLE, wide, 1);
-    x = Math.max(8, (w - width * scale) / 2);
+    scale = wholeScale();
+    if (scale < READABLE && !whole) scale = clamp(READABLE, (w - 16) / width, 1);
+    x = Math.max(8, (w - width * scale) / 2); // what is wider than the window begins at its left edge: names stand there
     y = height * scale <= h ? Math.max(8, Math.min(28, (h - height * scale) / 2)) : 8;
-    if (width * scale > w) x = (w - width * scale) / 2;
     apply(false);
     if (element && !isVisible(element)) centre(element, false);
   }
@@ -123,7 +126,10 @@ function makeStage(stage, canvas, map) {
         const [cx, cy] = middle(rectIn(element));
         [x, y] = [x + held[0] - cx, y + held[1] - cy];
         apply(false);
-      } else if (fitted) fit(element);
+      } else if (fitted) {
+        whole &&= wholeScale() >= READABLE; // all of the last picture was asked for, not all of this one
+        fit(element);
+      }
       else apply(false);
     },
     place: (element) => (isVisible(element) ? middle(rectIn(element)) : null),

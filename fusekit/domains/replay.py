@@ -75,7 +75,7 @@ def _looked_up(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId
     """The index tensor, and the source at a position that only the data know: a variable of the look-up's own."""
     op, (source, index) = graph.op(graph.producer(tensor)), graph.operands(graph.producer(tensor))
     dim, rank = cast(int, op.kwarg("dim")), len(graph.tensor(index).shape)
-    found = Form.of(Var(f"at_{tensor[1:]}", graph.tensor(source).shape[dim]))
+    found = Form.of(Var(f"at_{tensor[1:]}", graph.tensor(source).shape[dim], "found"))
     if op.target == "fk.gather":
         yield index, at
         yield source, (*at[:dim], found, *at[dim + 1 :])

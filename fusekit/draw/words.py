@@ -336,7 +336,7 @@ def _spread_text(index: tuple[Form, ...], shape: tuple[int, ...], result: tuple[
 
 
 def _axis(atom: object) -> int | None:
-    return int(atom.name[1:]) if isinstance(atom, Var) and atom.name[:1] == "i" and atom.name[1:].isdigit() else None
+    return int(atom.name[1:]) if isinstance(atom, Var) and atom.kind == "loop" else None  # of loop_vars: i0, i1, ...
 
 
 def _slice(low: int, high: int, step: int, size: int) -> str:

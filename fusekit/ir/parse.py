@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fusekit.dtypes import BY_NAME, DType
 from fusekit.errors import TextSyntaxError
 from fusekit.ids import NodeId
-from fusekit.index import Form, parse_form
+from fusekit.index import Form, Var, number_var, parse_form
 from fusekit.ir.domain_text import read_domain_line
 from fusekit.ir.draft import Draft
 from fusekit.ir.graph import Graph, empty_graph
@@ -57,7 +57,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.draft: Draft | None = None
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[str, Var] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.rules: tuple[tuple[str, Callable[[re.Match[str]], None]], ...] = (
             (r"graph (\S*) \{", self.graph),
@@ -94,7 +94,7 @@ class _Reader:
         self.draft = Draft(empty_graph(m[1]), "parse")
 
     def number(self, m: re.Match[str]) -> None:
-        self.numbers[m[1]] = int(m[2])
+        self.numbers[m[1]] = number_var(int(m[1][1:]), int(m[2]))
 
     def block(self, m: re.Match[str]) -> None:
         self.expect(m[1], self.to.add_block(Block(int(m[2]), m[3], m[4]), id=m[1]))
@@ -125,7 +125,7 @@ class _Reader:
     def op(self, m: re.Match[str]) -> None:
         results = [NodeId(t) for t in m[2].replace(" ", "").split(",") if t]
         shape = self.shapes[results[0]] if results else ()
-        variables = self.numbers | {f"i{k}": n for k, n in enumerate(shape)}
+        variables = self.numbers | {f"i{k}": Var(f"i{k}", n) for k, n in enumerate(shape)}
         args, kwargs, operands = _Call(m[4], variables).read()
         writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
         same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
@@ -148,7 +148,7 @@ class _Reader:
 class _Call:
     """The arguments of one op: ``(%a, [%b, 2], alpha=<n0 3>)``."""
 
-    def __init__(self, text: str, variables: dict[str, int]):
+    def __init__(self, text: str, variables: dict[str, Var]):
         self.tokens = _tokens(text)
         self.at, self.variables = 0, variables
         self.operands: list[NodeId] = []

@@ -130,7 +130,7 @@ def _parameters(graph: Graph) -> set[Var]:
 
     def visit(value: object) -> None:
         if isinstance(value, Form):
-            found.update(v for v in value.free if v.name.startswith("n"))
+            found.update(v for v in value.free if v.kind == "number")
         elif is_tuple(value):
             for item in value:
                 visit(item)

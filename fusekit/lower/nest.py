@@ -233,8 +233,8 @@ class Puller:
                 statement = Assign(wanted, Convert(Name(name), dtype, I64), I64, (node,))
                 self._add(Item(statement, ((name, frozenset()),), item.free, item.path, item.step))
             self._made[known] = wanted
-            self.positions[Var(wanted, extent)] = wanted
-        return Form.of(Var(self._made[known], extent))
+            self.positions[Var(wanted, extent, "found")] = wanted
+        return Form.of(Var(self._made[known], extent, "found"))
 
     def _producer(self, tensor: NodeId) -> NodeId:
         if not self.graph.is_value(tensor):

@@ -101,7 +101,7 @@ def _looked_up(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
     source, positions = v.operands
     dim = v.detail[0]
     assert isinstance(dim, int)
-    found = Form.of(Var(f"t{pull}", source.shape[dim]))
+    found = Form.of(Var(f"t{pull}", source.shape[dim], "found"))
     inner = len(positions.shape) if v.kind == TAKE else 1
     if v.kind == GATHER:
         return [(positions, index), (source, (*index[:dim], found, *index[dim + 1 :]))]

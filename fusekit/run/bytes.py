@@ -109,7 +109,7 @@ def _part(graph: Graph, address: Form, op: NodeId) -> Layout:
     whole, nbytes = graph.layout(place), graph.block(_home(graph, place)).nbytes
     steps = [(atom, c) for atom, c in address.terms if isinstance(atom, Var)]
     small = prod(var.extent for var, _ in steps) < whole.numel
-    if not small or len(steps) < len(address.terms) or any(var.name.startswith("n") for var, _ in steps):
+    if not small or len(steps) < len(address.terms) or any(var.kind == "number" for var, _ in steps):
         return whole
     found = Layout.of(address.const, [var.extent for var, _ in steps], [c for _, c in steps], whole.dtype)
     low, high = found.extent

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var
+from fusekit.index import Form, number_var
 from fusekit.ir import (
     INPUT,
     PROGRAM,
@@ -212,7 +212,7 @@ class _Arguments:
 
 def _variable(site: Site, number: Number) -> Form:
     """The number of a view's offset, as index forms name it."""
-    return Form.of(Var(f"n{number.index}", site.extent or 0))
+    return Form.of(number_var(number.index, site.extent or 0))
 
 
 def _parent(call: Call, result: int, place: Place, now: Mapping[int, Place]) -> int | None:

@@ -5,7 +5,7 @@ import torch
 
 from fusekit.dtypes import F32, I64
 from fusekit.errors import InvalidGraph, TextSyntaxError
-from fusekit.index import Form, Var
+from fusekit.index import Form, Var, number_var
 from fusekit.ir import (
     Block,
     Graph,
@@ -36,7 +36,7 @@ def sample() -> Graph:
     """A graph with a parameter in a layout, odd arguments, a segment and every kind of edge."""
     draft = empty_graph("f").draft("test")
     block = draft.add_block(Block(100, "cpu", "argument"))
-    whole, element = Layout.contiguous((5, 5), F32), Layout.of(Form.of(Var("n1", 25)) * 4, (), (), F32)
+    whole, element = Layout.contiguous((5, 5), F32), Layout.of(Form.of(number_var(1, 25)) * 4, (), (), F32)
     a = draft.add_tensor(Tensor(F32, (5, 5)), id="%a", block=block, layout=whole, role="input")
     b = draft.add_tensor(Tensor(F32, ()), id="%b", block=block, layout=element, role="input")
     odd = draft.add_tensor(Tensor(F32, (5,)), id="%odd", block=block, layout=Layout.of(2, (5,), (6,), F32))
@@ -45,7 +45,7 @@ def sample() -> Graph:
     load = draft.add_op(Op("fk.load", (Operand(0),)), (a,), (value,), id="^load")
     mixed = draft.add_tensor(Tensor(F32, (5, 5)), id="%overlay")
     i0 = Form.of(Var("i0", 5))
-    kwargs = (("index", ()), ("where", (Guard(i0 - Form.of(Var("n1", 25)), 1), Guard(i0 // 2 % 2, 1))))
+    kwargs = (("index", ()), ("where", (Guard(i0 - Form.of(number_var(1, 25)), 1), Guard(i0 // 2 % 2, 1))))
     draft.add_op(Op("fk.overlay", (Operand(0), Operand(1)), kwargs), (value, value), (mixed,))
     store = draft.add_op(Op("fk.store", (Operand(0), Operand(1)), writes=(1,)), (mixed, a), (), id="^store")
     draft.add_op(Op("aten.odd.default", (Operand(0), *ODD_ARGS), (("alpha", -2),), (0,), ((0, 0),)), (a,), (odd,))

@@ -16,7 +16,7 @@ from fusekit.draw.program import input_capsules, last_row
 from fusekit.draw.traffic import traffic_text
 from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.lower.program import Snapshot
 from fusekit.lower.record import access_text
 
@@ -131,7 +131,7 @@ def _before_loop(graph: Graph, segment: NodeId, kernel: Kernel) -> frozenset[Nod
     early = outside - inside if inside else set[NodeId]()
     for op in reversed(graph.members(segment)):  # a window has no statement of its own
         users = {user for t in graph.results(op) for user in graph.users(t)}
-        if graph.op(op).target == "fk.window" and op not in inside and users and users <= early:
+        if isinstance(graph.what(op), core.Window) and op not in inside and users and users <= early:
             early.add(op)
     return frozenset(early)
 

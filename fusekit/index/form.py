@@ -189,6 +189,19 @@ def loop_vars(shape: Sequence[int]) -> tuple[Form, ...]:
     return tuple(ZERO if n == 1 else Form.of(Var(f"i{k}", n)) for k, n in enumerate(shape))
 
 
+def put(forms: Iterable[Form], index: Sequence[Form], shape: Sequence[int]) -> tuple[Form, ...]:
+    """Forms over ``loop_vars(shape)`` with ``index`` put in."""
+    at, own = tuple(index), tuple(shape)
+    return tuple(_put(form, at, own) for form in forms)
+
+
+@lru_cache(maxsize=1 << 16)
+def _put(form: Form, index: tuple[Form, ...], shape: tuple[int, ...]) -> Form:
+    if not form.terms:
+        return form
+    return substitute(form, {Var(f"i{k}", n): index[k] for k, n in enumerate(shape) if n != 1})
+
+
 def _order(atom: Atom) -> tuple[int, str, int, object]:
     if isinstance(atom, Var):
         return 0, atom.name, atom.extent, atom.kind

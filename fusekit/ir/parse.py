@@ -10,12 +10,14 @@ from fusekit.dtypes import BY_NAME, DType
 from fusekit.errors import TextSyntaxError
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, number_var, parse_form
+from fusekit.ir.arguments import Guard, Number, Operand, Symbol
+from fusekit.ir.core_text import read_op
 from fusekit.ir.domain_text import read_domain_line
 from fusekit.ir.draft import Draft
 from fusekit.ir.graph import Graph, empty_graph
 from fusekit.ir.invariants import COMMON
 from fusekit.ir.layout import Layout
-from fusekit.ir.payloads import Block, Boundary, Guard, Number, Op, Operand, Ordering, Segment, Symbol, Tensor
+from fusekit.ir.payloads import Block, Boundary, Op, Ordering, Segment, Tensor
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<tensor>%[\w.]+)|<n(?P<number>\d+) (?P<example>[^>]+)>|`(?P<symbol>[^`]*)`|\{(?P<form>[^}]*)\}"
@@ -129,7 +131,7 @@ class _Reader:
         args, kwargs, operands = _Call(m[4], variables).read()
         writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
         same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
-        payload = Op(m[3], args, kwargs, writes, same, forward=bool(m[7]))
+        payload = Op(read_op(m[3], args, kwargs, writes, same), forward=bool(m[7]))
         self.expect(m[1], self.to.add_op(payload, operands, results, id=m[1]))
 
     def ordering(self, m: re.Match[str]) -> None:

@@ -49,16 +49,14 @@ def needed_from(graph: Graph, starts: Iterable[tuple[NodeId, Index]]) -> dict[No
     return found
 
 
-def reads_of(graph: Graph, tensor: NodeId, at: Index) -> tuple[core.Read, ...]:
-    """What the op of a value reads for its element at an index; at variables of the op's own where only the data know
-    a position, or a reduction runs."""
-    node = graph.producer(tensor)
-    shapes = [graph.tensor(t).shape for t in graph.operands(node)]
+def _reads(graph: Graph, tensor: NodeId, at: Index) -> tuple[core.Read, ...]:
+    """What an element of a value reads; a position that only the data know is a variable of the op's own."""
+    source = graph.operands(graph.producer(tensor))[:1]
 
     def free(dim: int) -> Form:
-        return Form.of(Var(f"at_{tensor[1:]}", shapes[0][dim], "found"))
+        return Form.of(Var(f"at_{tensor[1:]}", graph.tensor(source[0]).shape[dim], "found"))
 
-    return core.reads(graph.what(node), at, graph.tensor(tensor).shape, shapes, free)
+    return graph.reads(tensor, at, free)
 
 
 def _needs(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, Index]]:
@@ -66,7 +64,7 @@ def _needs(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, In
     node = graph.producer(tensor)
     if isinstance(graph.what(node), core.Reduce):
         return
-    found = reads_of(graph, tensor, at)
+    found = _reads(graph, tensor, at)
     for read in reversed(found) if isinstance(graph.what(node), core.Lookup) else found:
         yield graph.operands(node)[read.operand], read.index
 
@@ -76,7 +74,7 @@ def guards(graph: Graph, needed: dict[NodeId, list[Index]]) -> Iterator[Form]:
     for tensor, indices in needed.items():
         if graph.is_value(tensor) and isinstance(graph.what(graph.producer(tensor)), core.Overlay):
             for at in indices:
-                yield from (guard.form for read in reads_of(graph, tensor, at) for guard in read.where)
+                yield from (guard.form for read in _reads(graph, tensor, at) for guard in read.where)
 
 
 def tensor_domain(

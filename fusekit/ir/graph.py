@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import networkx as nx
 
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
+from fusekit.index import Form
 from fusekit.ir import core
 from fusekit.ir.arguments import Number, exact
 from fusekit.ir.domains import Axis, DomainKind, IterDomain, TensorDomain, Transform
@@ -213,6 +214,12 @@ class Graph:
     def boundaries(self) -> tuple[tuple[NodeId, NodeId, NodeId, Boundary], ...]:
         """(from, to, tensor that crosses, payload)."""
         return tuple(self._boundaries)
+
+    def reads(self, value: NodeId, index: core.Index, free: Callable[[int], Form]) -> tuple[core.Read, ...]:
+        """What makes a value reads of its operands for the element at ``index``: the rule is ``core.reads``."""
+        op = self.producer(value)
+        shapes = [self.tensor(t).shape for t in self.operands(op)]
+        return core.reads(self.what(op), index, self.tensor(value).shape, shapes, free)
 
     def inputs(self) -> tuple[NodeId, ...]:
         """Results of ``fk.input``."""

@@ -174,9 +174,7 @@ class Puller:
     def _reads(self, key: Key, free: Form = ZERO) -> tuple[core.Read, ...]:
         """What the op of a value reads of its operands; ``free``: at a dimension that the value's index does not tell,
         the position that a look-up found, else the one element that is folded."""
-        node = self._producer(key[0])
-        shapes = [self.graph.tensor(t).shape for t in self.graph.operands(node)]
-        return core.reads(self.graph.what(node), key[1], self.graph.tensor(key[0]).shape, shapes, lambda dim: free)
+        return self.graph.reads(*key, lambda dim: free)
 
     def _needs(self, key: Key) -> list[Key]:
         """The values that make this one: of an overlay the inner one first, of a look-up the position."""

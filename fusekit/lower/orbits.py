@@ -88,9 +88,8 @@ def _reads(graph: Graph, tensor: NodeId, index: Index) -> Iterator[tuple[NodeId 
                 yield graph.block_of(operands[0]), graph.layout(operands[0]), index
             case core.Take() | core.Gather() | core.Reduce():
                 pass
-            case what:
-                shapes = [graph.tensor(t).shape for t in operands]
-                found = core.reads(what, index, graph.tensor(tensor).shape, shapes, lambda dim: Form())
+            case _:
+                found = graph.reads(tensor, index, lambda dim: Form())
                 todo += [(operands[read.operand], read.index) for read in found]
 
 

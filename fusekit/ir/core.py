@@ -1,8 +1,9 @@
 """The ops of the functional stage, a type each, and the one rule of the language: at which index an op reads each of
 its operands when its result is wanted at an index.
 
-Whatever walks over ops is a ``match`` over these types that ends in ``assert_never``, so that a type checker finds what
-a new op was forgotten in. Torch's ops are ``Call``: all that count here are functions of single elements.
+What gives each op a meaning (that rule, the lowering, the interpreter) is a ``match`` that ends in ``assert_never``, so
+that a type checker finds where a new op was forgotten. Torch's ops are ``Call``; those that are values are functions of
+single elements.
 """
 
 from __future__ import annotations

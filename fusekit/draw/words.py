@@ -357,7 +357,3 @@ def _joined(pieces: list[str]) -> str:
     while len(pieces) > 1 and pieces[-1] == ":":  # as Python may leave them out
         pieces = pieces[:-1]
     return ",".join(pieces)
-
-
-def _forms(value: object) -> tuple[Form, ...]:
-    return tuple(f for f in value if isinstance(f, Form)) if isinstance(value, tuple) else ()  # pyright: ignore[reportUnknownVariableType]

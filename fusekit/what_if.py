@@ -12,10 +12,9 @@ from typing import ClassVar, TypeVar, cast
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import PROGRAM, Graph, Invariant, PassResult
+from fusekit.ir import PROGRAM, Graph, Invariant, PassResult, core
 from fusekit.passes import Pass, SchedulePass, SegmentOps
 from fusekit.passes.allocated import with_allocation
-from fusekit.passes.values import LOAD
 from fusekit.pipeline import Options
 
 P = TypeVar("P", SegmentOps, SchedulePass)
@@ -166,14 +165,18 @@ class Asked:
     def _root(self, name: str) -> NodeId:
         """One that stands for them, where it can be of the program: the segmenter may leave out what it added."""
         roots = self._roots(name)
-        return next((op for op in roots if self.graph.op(op).kwarg("flush") or _is_call(self.graph, op)), roots[0])
+        return next((op for op in roots if self._is_flushed(op) or _is_call(self.graph, op)), roots[0])
+
+    def _is_flushed(self, op: NodeId) -> bool:
+        what = self.graph.what(op)
+        return isinstance(what, core.Store) and what.flush is not None
 
     def _value(self, name: str) -> NodeId:
         """The value that a cut comes after."""
         node, graph = self._known(name), self.graph
         tensors = graph.results(node) if name.startswith("^") else (node,)
         is_value = len(tensors) == 1 and graph.is_value(tensors[0]) and graph.users(tensors[0])
-        if not is_value or graph.op(graph.producer(tensors[0])).target == LOAD:
+        if not is_value or isinstance(graph.what(graph.producer(tensors[0])), core.Load):
             what = f"{name} is no value that a kernel computes: it is in memory already"
             raise FusekitError(what, name, "name a value, such as the operand of a store or of another op in a kernel")
         return tensors[0]

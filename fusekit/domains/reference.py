@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import cast
 
 from fusekit.domains.loop import LoopDomain
 from fusekit.errors import IllegalTransform
 from fusekit.ids import NodeId
 from fusekit.index import Form
-from fusekit.ir import Graph, Guard
+from fusekit.ir import Graph, Guard, core
 
-STORE, REDUCE = "fk.store", "fk.reduce"
 Index = tuple[Form, ...]
 
 
@@ -56,11 +54,11 @@ class Placed:
 
 def roots(graph: Graph, segment: NodeId) -> tuple[NodeId, ...]:
     """Reductions and stores of a segment, in program order."""
-    return tuple(op for op in graph.members(segment) if graph.op(op).target in (STORE, REDUCE))
+    return tuple(op for op in graph.members(segment) if isinstance(graph.what(op), core.Store | core.Reduce))
 
 
 def reductions(graph: Graph, segment: NodeId) -> tuple[NodeId, ...]:
-    return tuple(op for op in roots(graph, segment) if graph.op(op).target == REDUCE)
+    return tuple(op for op in roots(graph, segment) if isinstance(graph.what(op), core.Reduce))
 
 
 def space_of(graph: Graph, root: NodeId) -> tuple[int, ...]:
@@ -70,15 +68,8 @@ def space_of(graph: Graph, root: NodeId) -> tuple[int, ...]:
 
 def reduced_dims(graph: Graph, root: NodeId) -> frozenset[int]:
     """The operand's dimensions that a root folds: none for a store."""
-    if graph.op(root).target != REDUCE:
-        return frozenset()
-    rank = len(space_of(graph, root))
-    op = graph.op(root)
-    dims = op.kwarg("dims", op.kwarg("dim", None))
-    if dims is None:
-        return frozenset(range(rank))
-    listed = cast("tuple[int, ...]", dims if isinstance(dims, tuple) else (dims,))
-    return frozenset(d % rank for d in listed) if rank else frozenset()
+    what = graph.what(root)
+    return frozenset(what.dims) if isinstance(what, core.Reduce) else frozenset()
 
 
 def reference_of(graph: Graph, segment: NodeId) -> Reference | None:

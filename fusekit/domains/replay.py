@@ -7,13 +7,12 @@ reference's loops whose variables occur in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
 
 from fusekit.domains.loop import LoopDomain
-from fusekit.domains.reference import REDUCE, Index, Reference, place, roots, space_of
+from fusekit.domains.reference import Index, Reference, place, roots, space_of
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, loop_vars, substitute
-from fusekit.ir import Graph, Guard, TensorDomain
+from fusekit.index import Form, Var
+from fusekit.ir import Graph, TensorDomain, core
 
 MOST = 4000  # (tensor, index) pairs that one segment is searched for
 
@@ -50,58 +49,32 @@ def needed_from(graph: Graph, starts: Iterable[tuple[NodeId, Index]]) -> dict[No
     return found
 
 
+def _reads(graph: Graph, tensor: NodeId, at: Index) -> tuple[core.Read, ...]:
+    """What an element of a value reads; a position that only the data know is a variable of the op's own."""
+    source = graph.operands(graph.producer(tensor))[:1]
+
+    def free(dim: int) -> Form:
+        return Form.of(Var(f"at_{tensor[1:]}", graph.tensor(source[0]).shape[dim], "found"))
+
+    return graph.reads(tensor, at, free)
+
+
 def _needs(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, Index]]:
     """What an element of a value needs; a reduction is a root of its own, which the search has started from."""
     node = graph.producer(tensor)
-    op, operands = graph.op(node), graph.operands(node)
-    match op.target:
-        case "fk.load":
-            yield operands[0], at
-        case "fk.window":
-            yield operands[0], _through(graph, tensor, at, op.kwarg("index"))
-        case "fk.overlay":
-            yield operands[0], at
-            yield operands[1], _through(graph, tensor, at, op.kwarg("index"))
-        case "fk.take" | "fk.gather":
-            yield from _looked_up(graph, tensor, at)
-        case _ if op.target != REDUCE:
-            for operand in operands:
-                yield operand, _broadcast(graph.tensor(operand).shape, at)
-        case _:
-            pass
-
-
-def _looked_up(graph: Graph, tensor: NodeId, at: Index) -> Iterator[tuple[NodeId, Index]]:
-    """The index tensor, and the source at a position that only the data know: a variable of the look-up's own."""
-    op, (source, index) = graph.op(graph.producer(tensor)), graph.operands(graph.producer(tensor))
-    dim, rank = cast(int, op.kwarg("dim")), len(graph.tensor(index).shape)
-    found = Form.of(Var(f"at_{tensor[1:]}", graph.tensor(source).shape[dim]))
-    if op.target == "fk.gather":
-        yield index, at
-        yield source, (*at[:dim], found, *at[dim + 1 :])
-    else:
-        yield index, at[dim : dim + rank]
-        yield source, (*at[:dim], found, *at[dim + rank :])
-
-
-def _through(graph: Graph, tensor: NodeId, at: Index, forms: object) -> Index:
-    own = loop_vars(graph.tensor(tensor).shape)
-    env = {cast(Var, form.terms[0][0]): new for form, new in zip(own, at, strict=True) if form.terms}
-    return tuple(substitute(form, env) for form in cast("tuple[Form, ...]", forms))
+    if isinstance(graph.what(node), core.Reduce):
+        return
+    found = _reads(graph, tensor, at)
+    for read in reversed(found) if isinstance(graph.what(node), core.Lookup) else found:
+        yield graph.operands(node)[read.operand], read.index
 
 
 def guards(graph: Graph, needed: dict[NodeId, list[Index]]) -> Iterator[Form]:
     """What the choices between a value and the one put over it depend on, at the indices of ``accesses``."""
     for tensor, indices in needed.items():
-        if graph.is_value(tensor) and graph.op(graph.producer(tensor)).target == "fk.overlay":
-            where = cast("tuple[Guard, ...]", graph.op(graph.producer(tensor)).kwarg("where", ()))
+        if graph.is_value(tensor) and isinstance(graph.what(graph.producer(tensor)), core.Overlay):
             for at in indices:
-                yield from _through(graph, tensor, at, tuple(guard.form for guard in where))
-
-
-def _broadcast(shape: tuple[int, ...], at: Index) -> Index:
-    own = at[len(at) - len(shape) :]
-    return tuple(Form() if n == 1 else form for n, form in zip(shape, own, strict=True))
+                yield from (guard.form for read in _reads(graph, tensor, at) for guard in read.where)
 
 
 def tensor_domain(

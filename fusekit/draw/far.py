@@ -11,13 +11,13 @@ from fusekit.draw.program import program_note
 from fusekit.draw.segments import Kernels, boundary_tips, segment_tip, segments_note, tab_of
 from fusekit.draw.words import letter_of, op_kind, op_title, plural, type_text
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.ir import Graph, core
 
 LARGE, LARGE_SEGMENTS = 120, 60  # ops that are still drawn one by one, in a program and in segments
 TILES = 160  # nodes at far zoom
 CHIPS = 60  # of one tile
 PILLS = 24  # inputs and outputs
-QUIET = ("fk.load", "fk.store", INPUT, RETURN)
+QUIET = core.Load | core.Store | core.Input | core.Return
 
 
 def is_large(graph: Graph, view: str) -> bool:
@@ -95,7 +95,7 @@ def _by_segment(graph: Graph, notes: Notes, kernels: Kernels) -> Iterator[Run]:
 
 def by_place(graph: Graph) -> Iterator[Run]:
     """Runs of ops that stand together in the program: of one module path, cut short until there are few enough."""
-    ops = [op for op in graph.ops() if graph.op(op).target not in (INPUT, RETURN)]
+    ops = [op for op in graph.ops() if not isinstance(graph.what(op), core.Input | core.Return)]
     depth = max((_path(graph, op).count(".") + 1 for op in ops), default=1)
     while depth > 1 and len(list(_runs(graph, ops, depth))) > TILES:
         depth -= 1
@@ -140,7 +140,7 @@ def _where(graph: Graph, ops: tuple[NodeId, ...]) -> str:
 
 
 def _tile(graph: Graph, notes: Notes, run: Run, parity: int) -> Tile:
-    shown = [op for op in run.ops if graph.op(op).target not in QUIET] or list(run.ops)
+    shown = [op for op in run.ops if not isinstance(graph.what(op), QUIET)] or list(run.ops)
     chips = [Chip(op, op_kind(graph, op), op_title(graph, op), _mark(notes, op)) for op in shown[:CHIPS]]
     if len(shown) > CHIPS:
         chips[-1] = Chip(shown[CHIPS - 1], "view", f"{len(shown) - CHIPS + 1} more")

@@ -12,7 +12,7 @@ from fusekit.draw.notes import Notes, op_facts, tensor_facts
 from fusekit.draw.parts import Card, Edge, Pill
 from fusekit.draw.words import letter_of, line_text, op_detail, op_kind, op_title, tensor_text, type_text
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.ir import Graph, core
 
 Home = NodeId | None  # the segment that a part is drawn in
 GHOSTS = 24  # removed ops that are drawn
@@ -49,15 +49,15 @@ class Flow:
     # ---- ops
 
     def _step(self, op: NodeId, home: Home) -> None:
-        target = self.graph.op(op).target
-        if target in (INPUT, RETURN):
-            return
-        if target == "fk.load":
-            self._load(op, home)
-        elif target == "fk.store":
-            self._store(op, home)
-        else:
-            self._call(op, home)
+        match self.graph.what(op):
+            case core.Input() | core.Return():
+                pass
+            case core.Load():
+                self._load(op, home)
+            case core.Store():
+                self._store(op, home)
+            case _:
+                self._call(op, home)
 
     def _load(self, op: NodeId, home: Home) -> None:
         place, value = self.graph.operands(op)[0], self.graph.results(op)[0]
@@ -194,7 +194,9 @@ class Flow:
         if before is None:
             return
         gone = [
-            op for op in before.ops() if op not in self.graph and before.op(op).target not in ("fk.load", "fk.store")
+            op
+            for op in before.ops()
+            if op not in self.graph and not isinstance(before.what(op), core.Load | core.Store)
         ]
         for op in gone[:GHOSTS]:
             key = self._free(op, None)

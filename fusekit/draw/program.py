@@ -10,7 +10,7 @@ from fusekit.draw.notes import Notes
 from fusekit.draw.orders import hazards, shown_orders
 from fusekit.draw.parts import Edge, Frame, Picture, Pill
 from fusekit.draw.words import plural
-from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.ir import Graph, core
 
 
 def program_picture(graph: Graph, notes: Notes, title: str, note: str) -> Picture:
@@ -57,9 +57,9 @@ def last_row(graph: Graph, flow: Flow) -> tuple[tuple[str, ...], ...]:
 
 def program_note(graph: Graph, implied: int) -> str:
     """``3 ops, 2 blocks, 2 in-place ops, 4 orderings (1 follows from the others)``."""
-    ops = [op for op in graph.ops() if graph.op(op).target not in (INPUT, RETURN)]
-    written = sum(bool(graph.op(op).writes) and graph.op(op).target != "fk.store" for op in ops)
-    stores = sum(graph.op(op).target == "fk.store" for op in ops)
+    ops = [op for op in graph.ops() if not isinstance(graph.what(op), core.Input | core.Return)]
+    written = sum(bool(graph.op(op).writes) and not isinstance(graph.what(op), core.Store) for op in ops)
+    stores = sum(isinstance(graph.what(op), core.Store) for op in ops)
     orders = len(graph.orderings())
     words = [plural(len(ops), "op"), plural(len(graph.blocks()), "memory block")]
     words += [plural(written, "in-place op")] if written else []

@@ -16,7 +16,7 @@ from fusekit.draw.program import input_capsules, last_row
 from fusekit.draw.traffic import traffic_text
 from fusekit.draw.words import bytes_text, letter_of, plural, segment_text
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.lower.program import Snapshot
 from fusekit.lower.record import access_text
 
@@ -143,7 +143,7 @@ def _with_windows(graph: Graph, segment: NodeId, ops: set[NodeId], others: set[N
     found = set(ops)
     for op in reversed(graph.members(segment)):
         users = {user for t in graph.results(op) for user in graph.users(t)}
-        if graph.op(op).target == "fk.window" and op not in others and users and users <= found:
+        if isinstance(graph.what(op), core.Window) and op not in others and users and users <= found:
             found.add(op)
     return frozenset(found)
 

@@ -11,13 +11,13 @@ from fusekit.draw.notes import Notes
 from fusekit.draw.traffic import touched
 from fusekit.draw.words import base_name, bytes_text, line_text, place_text, segment_text, tensor_text
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph, Ordering
+from fusekit.ir import Graph, Ordering, core
 from fusekit.passes.base import is_view
 
 COLUMNS = 48  # ops that have columns of their own
 LANES = 24
 PARTS = 7  # of a block that are told apart
-OVERWRITES = ("copy_", "fill_", "zero_", "fk.store")
+OVERWRITES = ("copy_", "fill_", "zero_", "store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ def columns_of(graph: Graph, notes: Notes) -> list[Column]:
 def _label(graph: Graph, op: NodeId) -> str:
     operands, payload = graph.operands(op), graph.op(op)
     names = [tensor_text(graph, t) for t in operands]
-    if payload.target == "fk.load":
+    if isinstance(payload.what, core.Load):
         return f"load {names[0]}"
-    if payload.target == "fk.store":
+    if isinstance(payload.what, core.Store):
         return f"store {names[1]}"
     return f"{base_name(payload)}({', '.join(names)})"
 
@@ -88,12 +88,14 @@ def _label(graph: Graph, op: NodeId) -> str:
 def _accesses(graph: Graph, op: NodeId) -> Iterator[tuple[NodeId, str]]:
     """(tensor, mode) of each place that the op touches."""
     payload, operands = graph.op(op), graph.operands(op)
-    if payload.target in (INPUT, RETURN) or (is_view(graph, op) and payload.target != "fk.load"):
+    if isinstance(payload.what, core.Input | core.Return) or (
+        is_view(graph, op) and not isinstance(payload.what, core.Load)
+    ):
         return
     for k, tensor in enumerate(operands):
         if graph.is_value(tensor):
             continue
-        overwrites = base_name(payload) in OVERWRITES or payload.target in OVERWRITES
+        overwrites = base_name(payload) in OVERWRITES
         yield tensor, ("W" if overwrites else "RW") if k in payload.writes else "R"
     homes = {graph.block_of(t) for t in operands}
     for tensor in graph.results(op):

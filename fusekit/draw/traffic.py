@@ -6,7 +6,7 @@ from math import prod
 
 from fusekit.draw.words import bytes_text
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Layout
+from fusekit.ir import Graph, Layout, core
 from fusekit.memory.overlap import Overlap, overlap
 
 
@@ -28,10 +28,10 @@ def _accesses(graph: Graph, segment: NodeId) -> tuple[list[Access], list[Access]
         return [], []
     members = graph.members(segment)
     for op in members:
-        operands, target = graph.operands(op), graph.op(op).target
-        if target == "fk.load":
+        operands, what = graph.operands(op), graph.what(op)
+        if isinstance(what, core.Load):
             reads[op] = _whole(graph, operands[0])
-        elif target == "fk.store":
+        elif isinstance(what, core.Store):
             writes[op] = _whole(graph, operands[1])
         elif graph.segment(segment).scheduler == "extern":
             places = [t for t in (*operands, *graph.results(op)) if not graph.is_value(t)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, print_form
-from fusekit.ir import Graph, Guard, Layout, Number, Op, Operand, Symbol, Tensor
+from fusekit.ir import Graph, Guard, Layout, Number, Op, Operand, Symbol, Tensor, core
 from fusekit.memory.inverse import Kind
 from fusekit.memory.relation import relate
 from fusekit.ops import is_pointwise
@@ -21,12 +21,12 @@ REDUCTIONS = frozenset({
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg_vector_norm", "logsumexp",
     "max", "mean", "median", "min", "nanmean", "nansum", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean",
 })  # fmt: skip
-OURS = {
-    "fk.input": "inputs", "fk.return": "return", "fk.load": "load", "fk.store": "store", "fk.window": "window",
-    "fk.overlay": "overlay", "fk.fill": "fill", "fk.iota": "count up", "fk.cast": "to", "fk.bits": "bits as",
-    "fk.reduce": "reduce", "fk.take": "take", "fk.gather": "gather", "fk.check_index": "check index",
+VALUE_VIEWS = core.Window | core.Overlay | core.Bits
+_OURS: dict[type[core.Ours], str] = {
+    core.Input: "inputs", core.Return: "return", core.Load: "load", core.Store: "store", core.Window: "window",
+    core.Overlay: "overlay", core.Fill: "fill", core.Iota: "count up", core.Cast: "to", core.Bits: "bits as",
+    core.Reduce: "reduce", core.Take: "take", core.Gather: "gather", core.CheckIndex: "check index",
 }  # fmt: skip
-VALUE_VIEWS = ("fk.window", "fk.overlay", "fk.bits")
 
 
 def type_text(tensor: Tensor) -> str:
@@ -79,8 +79,8 @@ def letter_of(graph: Graph, block: NodeId | None) -> str:
 
 def base_name(op: Op) -> str:
     """``aten.add_.Tensor`` -> ``add_``; of another library's op the name alone, too."""
-    if op.target in OURS:
-        return OURS[op.target]
+    if not isinstance(op.what, core.Call):
+        return _OURS[type(op.what)]
     parts = op.target.split(".")
     name = parts[1] if len(parts) > 1 else op.target
     return name.lstrip("_") or name
@@ -90,14 +90,17 @@ def op_title(graph: Graph, node: NodeId) -> str:
     """The name of an op with the numbers it takes: ``mul 0.5``, ``to f32``, ``fill 0``."""
     op = graph.op(node)
     name = base_name(op)
-    if op.target in ("fk.cast", "fk.bits", "aten._to_copy.default"):
-        return f"{name.removesuffix('_copy')} {graph.tensor(graph.results(node)[0]).dtype}"
-    if op.target == "fk.fill":
-        return f"{name} {argument_text(op.kwarg('value'))}"
-    if op.target == "fk.reduce":
-        return str(op.kwarg("kind"))
-    if op.target.startswith("fk."):
-        return name
+    match op.what:
+        case core.Cast() | core.Bits() | core.Call("aten._to_copy.default"):
+            return f"{name.removesuffix('_copy')} {graph.tensor(graph.results(node)[0]).dtype}"
+        case core.Fill(value):
+            return f"{name} {argument_text(value)}"
+        case core.Reduce(kind):
+            return kind
+        case core.Call():
+            pass
+        case _:
+            return name
     numbers = [argument_text(a) for a in op.args if isinstance(a, (int, float, Number)) and not isinstance(a, bool)]
     text = " ".join(numbers[:2])
     return f"{name} {text}" if text and len(text) <= 14 and is_pointwise(op.target) else name
@@ -106,13 +109,13 @@ def op_title(graph: Graph, node: NodeId) -> str:
 def op_kind(graph: Graph, node: NodeId) -> str:
     """Which icon and frame: pointwise, reduction, view, in-place, library, constant."""
     op = graph.op(node)
-    if op.target in VALUE_VIEWS:
+    if isinstance(op.what, VALUE_VIEWS):
         return "view"
-    if op.target in ("fk.fill", "fk.iota"):
+    if isinstance(op.what, core.Fill | core.Iota):
         return "constant"
-    if op.target == "fk.reduce":
+    if isinstance(op.what, core.Reduce):
         return "reduction"
-    if op.target.startswith("fk."):
+    if not isinstance(op.what, core.Call):
         return "pointwise"
     if any(graph.segment(s).scheduler == "extern" for s in graph.segments_of(node)):
         return "library"
@@ -141,15 +144,18 @@ def is_reduction(graph: Graph, node: NodeId) -> bool:
 def op_detail(graph: Graph, node: NodeId) -> str:
     """The second line of a card: the type of the result, or what a view takes from where."""
     op, operands, results = graph.op(node), graph.operands(node), graph.results(node)
-    if op.target == "fk.window":
-        return window_text(graph, node)
-    if op.target == "fk.overlay":
-        return overlay_text(graph, node)
-    if op.target == "fk.reduce":
-        return reduce_text(graph, node)
-    if op.target in ("fk.take", "fk.gather") and len(operands) == 2:
-        source, index = (tensor_text(graph, t) for t in operands)
-        return f"of {source}, by {index} along {op.kwarg('dim')}"
+    match op.what:
+        case core.Window(index):
+            return window_text(graph, node, index)
+        case core.Overlay(_, where):
+            return overlay_text(graph, node, where)
+        case core.Reduce(_, dims):
+            return reduce_text(graph, node, dims)
+        case core.Take(dim) | core.Gather(dim):
+            source, at = (tensor_text(graph, t) for t in operands)
+            return f"of {source}, by {at} along {dim}"
+        case _:
+            pass
     if op.writes and operands:
         return "writes " + ", ".join(place_text(graph, operands[k]) for k in op.writes)
     if not results:
@@ -162,11 +168,10 @@ def op_detail(graph: Graph, node: NodeId) -> str:
     return types
 
 
-def reduce_text(graph: Graph, node: NodeId) -> str:
+def reduce_text(graph: Graph, node: NodeId, dims: tuple[int, ...]) -> str:
     """``over 4·16·16 → f32[2,32]``."""
-    op, shape = graph.op(node), graph.tensor(graph.operands(node)[0]).shape
-    dims = op.kwarg("dims")
-    sizes = [str(shape[k]) for k in dims if isinstance(k, int)] if isinstance(dims, tuple) else []
+    shape = graph.tensor(graph.operands(node)[0]).shape
+    sizes = [str(shape[k]) for k in dims]
     types = ", ".join(type_text(graph.tensor(t)) for t in graph.results(node))
     return f"over {'·'.join(sizes) or 'nothing'} → {types}"
 
@@ -204,11 +209,15 @@ def tensor_text(graph: Graph, tensor: NodeId) -> str:
     payload = graph.tensor(tensor)
     if graph.has_producer(tensor):
         op = graph.producer(tensor)
-        target = graph.op(op).target
-        if target == "fk.load":
-            return tensor_text(graph, graph.operands(op)[0])
-        if target != "fk.input" and graph.is_value(tensor):
-            return op_title(graph, op) if target in ("fk.cast", "fk.fill", "fk.reduce") else base_name(graph.op(op))
+        match graph.what(op):
+            case core.Load():
+                return tensor_text(graph, graph.operands(op)[0])
+            case core.Cast() | core.Fill() | core.Reduce():
+                return op_title(graph, op)
+            case _ if graph.is_value(tensor):
+                return base_name(graph.op(op))
+            case _:
+                pass
     return payload.name or tensor[1:]
 
 
@@ -232,10 +241,10 @@ def region_text(layout: Layout, base: Layout) -> str:
 # ---- index forms --------------------------------------------------------------------------------------------------
 
 
-def window_text(graph: Graph, node: NodeId) -> str:
+def window_text(graph: Graph, node: NodeId, index: core.Index) -> str:
     """``of exp, at [0,0]``; ``of w, axes 1, 0``; ``of x, [2,128] → [2,32,4]``."""
-    op, source = graph.op(node), graph.operands(node)[0]
-    index, shape = _forms(op.kwarg("index")), graph.tensor(source).shape
+    source = graph.operands(node)[0]
+    shape = graph.tensor(source).shape
     result = graph.tensor(graph.results(node)[0]).shape
     what = f"of {tensor_text(graph, source)}"
     if len(index) != len(shape):
@@ -249,16 +258,13 @@ def window_text(graph: Graph, node: NodeId) -> str:
     return f"{what}, {shape_text(shape)} → {shape_text(result)}"
 
 
-def overlay_text(graph: Graph, node: NodeId) -> str:
+def overlay_text(graph: Graph, node: NodeId, where: tuple[Guard, ...]) -> str:
     """``tanh over exp, at [0,0]``; ``mul over a where i0 + i1 < 4``."""
-    op, operands = graph.op(node), graph.operands(node)
-    base, over = operands[0], operands[-1]
+    base, over = graph.operands(node)
     what = f"{tensor_text(graph, over)} over {tensor_text(graph, base)}"
-    guards = op.kwarg("where")
-    wheres = tuple(g for g in guards if isinstance(g, Guard)) if isinstance(guards, tuple) else ()
-    if not wheres:
+    if not where:
         return f"{what}, everywhere"
-    return f"{what}, {guards_text(wheres, graph.tensor(base).shape)}"
+    return f"{what}, {guards_text(where, graph.tensor(base).shape)}"
 
 
 def guards_text(guards: tuple[Guard, ...], shape: tuple[int, ...]) -> str:
@@ -336,7 +342,7 @@ def _spread_text(index: tuple[Form, ...], shape: tuple[int, ...], result: tuple[
 
 
 def _axis(atom: object) -> int | None:
-    return int(atom.name[1:]) if isinstance(atom, Var) and atom.name[:1] == "i" and atom.name[1:].isdigit() else None
+    return int(atom.name[1:]) if isinstance(atom, Var) and atom.kind == "loop" else None  # of loop_vars: i0, i1, ...
 
 
 def _slice(low: int, high: int, step: int, size: int) -> str:
@@ -351,7 +357,3 @@ def _joined(pieces: list[str]) -> str:
     while len(pieces) > 1 and pieces[-1] == ":":  # as Python may leave them out
         pieces = pieces[:-1]
     return ",".join(pieces)
-
-
-def _forms(value: object) -> tuple[Form, ...]:
-    return tuple(f for f in value if isinstance(f, Form)) if isinstance(value, tuple) else ()  # pyright: ignore[reportUnknownVariableType]

@@ -17,14 +17,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
+from typing import Literal
+
+VarKind = Literal["loop", "number", "found"]
 
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """A loop index, or a number that the caller passes: ``0 <= var < extent``."""
+    """A variable of index forms: ``0 <= var < extent``.
+
+    ``kind``: "loop", which runs over a dimension; "number", which the caller passes, the same in all iterations;
+    "found", a position that an index tensor holds. Names are for people and tell nothing.
+    """
 
     name: str
     extent: int
+    kind: VarKind = "loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +178,33 @@ def substitute(form: Form, env: Mapping[Var, Form]) -> Form:
     return out
 
 
+def number_var(index: int, extent: int) -> Var:
+    """The variable of the graph's parameter ``index``: n0, n1, ..."""
+    return Var(f"n{index}", extent, "number")
+
+
 @lru_cache(maxsize=4096)
 def loop_vars(shape: Sequence[int]) -> tuple[Form, ...]:
     """The index of an element of a tensor of this shape: i0, i1, ...; a dimension of one element is the constant 0."""
     return tuple(ZERO if n == 1 else Form.of(Var(f"i{k}", n)) for k, n in enumerate(shape))
 
 
+def put(forms: Iterable[Form], index: Sequence[Form], shape: Sequence[int]) -> tuple[Form, ...]:
+    """Forms over ``loop_vars(shape)`` with ``index`` put in."""
+    at, own = tuple(index), tuple(shape)
+    return tuple(_put(form, at, own) for form in forms)
+
+
+@lru_cache(maxsize=1 << 16)
+def _put(form: Form, index: tuple[Form, ...], shape: tuple[int, ...]) -> Form:
+    if not form.terms:
+        return form
+    return substitute(form, {Var(f"i{k}", n): index[k] for k, n in enumerate(shape) if n != 1})
+
+
 def _order(atom: Atom) -> tuple[int, str, int, object]:
     if isinstance(atom, Var):
-        return 0, atom.name, atom.extent, ()
+        return 0, atom.name, atom.extent, atom.kind
     kind = 1 if isinstance(atom, Div) else 2
     return kind, _spelled(atom.of), atom.by, ()
 

@@ -32,20 +32,20 @@ def _print_atom(atom: Atom) -> str:
     return f"({text}{'//' if isinstance(atom, Div) else '%'}{atom.by})"
 
 
-def parse_form(text: str, variables: Mapping[str, int]) -> Form:
-    """The form that ``print_form`` printed; ``variables`` gives the extent of each name. No rule is applied anew."""
+def parse_form(text: str, variables: Mapping[str, Var]) -> Form:
+    """The form that ``print_form`` printed; ``variables``: what each name stands for. No rule is applied anew."""
     try:
         return _form(ast.parse(text.strip(), mode="eval").body, variables)
     except (SyntaxError, ValueError, KeyError) as error:
         raise TextSyntaxError(f"{text!r} is no index form: {error}") from error
 
 
-def _form(node: ast.expr, variables: Mapping[str, int]) -> Form:
+def _form(node: ast.expr, variables: Mapping[str, Var]) -> Form:
     match node:
         case ast.Constant(value=int(value)):
             return Form((), value)
         case ast.Name(id=name):
-            return Form.of(Var(name, variables[name]))
+            return Form.of(variables[name])
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _form(operand, variables) * -1
         case ast.BinOp(left=left, op=ast.Add(), right=right):

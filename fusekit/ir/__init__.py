@@ -1,5 +1,7 @@
 """What a program is: payloads, the frozen graph, its only writer, invariants, differences and text."""
 
+from fusekit.ir import core
+from fusekit.ir.arguments import Guard, Number, Operand, Symbol, exact, is_tuple, leaves
 from fusekit.ir.diff import GraphDiff, diff
 from fusekit.ir.domains import (
     AlignedSplit,
@@ -22,19 +24,14 @@ from fusekit.ir.payloads import (
     Block,
     Boundary,
     Def,
-    Guard,
     Lives,
     Member,
-    Number,
     Op,
-    Operand,
     Ordering,
     Origin,
     Segment,
-    Symbol,
     Tensor,
     Use,
-    is_tuple,
 )
 from fusekit.ir.text import print_explanations, print_graph
 from fusekit.ir.trials import OnTrial
@@ -79,9 +76,12 @@ __all__ = [
     "TensorDomain",
     "Transform",
     "Use",
+    "core",
     "diff",
     "empty_graph",
+    "exact",
     "is_tuple",
+    "leaves",
     "parse",
     "print_explanations",
     "print_graph",

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import networkx as nx
 
 from fusekit.escape import line
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
+from fusekit.index import Form
+from fusekit.ir import core
+from fusekit.ir.arguments import Number, exact
 from fusekit.ir.domains import Axis, DomainKind, IterDomain, TensorDomain, Transform
 from fusekit.ir.layout import Layout
-from fusekit.ir.payloads import (
-    Block,
-    Boundary,
-    Def,
-    Edge,
-    Lives,
-    Member,
-    Node,
-    Number,
-    Op,
-    Ordering,
-    Segment,
-    Tensor,
-    Use,
-    is_tuple,
-)
+from fusekit.ir.payloads import Block, Boundary, Def, Edge, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
 
 if TYPE_CHECKING:
     from fusekit.ir.draft import Draft
 
-INPUT, RETURN = "fk.input", "fk.return"
+INPUT, RETURN = core.Input.target, core.Return.target
+T = TypeVar("T")
 Holder: TypeAlias = "nx.MultiDiGraph[NodeId]"
 
 
@@ -56,6 +45,7 @@ class Graph:
         self._by_kind: dict[str, tuple[NodeId, ...]] = {}
         for sigil in (TENSOR, OP, BLOCK, SEGMENT, ITERDOMAIN, TRANSFORM):
             self._by_kind[sigil] = tuple(node for node in self._data if kind_of(node) == sigil)
+        self._answers: dict[Hashable, object] = {}
         self._rank = {node: k for k, node in enumerate(self._data)}
         self._index()
 
@@ -118,6 +108,10 @@ class Graph:
     def op(self, node: NodeId) -> Op:
         """The payload of an op."""
         return cast(Op, self._data[node])
+
+    def what(self, node: NodeId) -> core.What:
+        """What an op computes or does."""
+        return self.op(node).what
 
     def tensor(self, node: NodeId) -> Tensor:
         """The payload of a tensor."""
@@ -231,29 +225,34 @@ class Graph:
         """(from, to, tensor that crosses, payload)."""
         return tuple(self._boundaries)
 
+    def reads(self, value: NodeId, index: core.Index, free: Callable[[int], Form]) -> tuple[core.Read, ...]:
+        """What makes a value reads of its operands for the element at ``index``: the rule is ``core.reads``."""
+        op = self.producer(value)
+        shapes = [self.tensor(t).shape for t in self.operands(op)]
+        return core.reads(self.what(op), index, self.tensor(value).shape, shapes, free)
+
     def inputs(self) -> tuple[NodeId, ...]:
         """Results of ``fk.input``."""
-        return next((self.results(op) for op in self.ops() if self.op(op).target == INPUT), ())
+        return next((self.results(op) for op in self.ops() if isinstance(self.op(op).what, core.Input)), ())
 
     def outputs(self) -> tuple[NodeId, ...]:
         """Operands of ``fk.return``, in operand order."""
-        return next((self.operands(op) for op in reversed(self.ops()) if self.op(op).target == RETURN), ())
+        return next((self.operands(op) for op in reversed(self.ops()) if isinstance(self.op(op).what, core.Return)), ())
 
     def numbers(self) -> tuple[Number, ...]:
         """The graph's parameters, by index."""
         found: dict[int, Number] = {}
-
-        def visit(value: object) -> None:
-            if isinstance(value, Number):
-                found.setdefault(value.index, value)
-            elif is_tuple(value):
-                for item in value:
-                    visit(item)
-
         for op in self.ops():
-            visit(self.op(op).args)
-            visit(tuple(v for _, v in self.op(op).kwargs))
+            for value in self.op(op).leaves():
+                if isinstance(value, Number):
+                    found.setdefault(value.index, value)
         return tuple(found[k] for k in sorted(found))
+
+    def once(self, key: Hashable, answer: Callable[[], T]) -> T:
+        """What ``answer`` found out about this graph, asked at the first call: it is kept as long as the graph is."""
+        if key not in self._answers:
+            self._answers[key] = answer()
+        return cast(T, self._answers[key])
 
     # ---- the graph as a whole
 
@@ -273,12 +272,27 @@ class Graph:
         return Draft(self, by)
 
     def __eq__(self, other: object) -> bool:
-        """The same text but for the users' lines: comparing payloads won't do, since NaN is not NaN and 1 is True."""
+        """The same nodes in the same order with the same payloads and edges; users' lines and names do not count."""
         if not isinstance(other, Graph):
             return NotImplemented
-        from fusekit.ir.text import print_graph
+        if self is other:
+            return True
+        if self.name != other.name or self._by_kind != other._by_kind or self._wiring() != other._wiring():
+            return False
+        ops = set(self._by_kind[OP])
+        return all(self._call(n) == other._call(n) if n in ops else self._data[n] == other._data[n] for n in self)
 
-        return self is other or print_graph(self, lines=False) == print_graph(other, lines=False)
+    def _call(self, op: NodeId) -> object:
+        """What an op says, with its tensors for their numbers; NaN equals itself, and 1 is neither True nor 1.0."""
+        payload = self.op(op)
+        arguments = exact((payload.args, payload.kwargs), self.operands(op))
+        return payload.target, arguments, payload.writes, payload.same, payload.forward
+
+    def _wiring(self) -> dict[tuple[NodeId, NodeId, object], Edge]:
+        """The edges, but for those to operands of ops: the arguments name them."""
+        return {
+            edge: data for edge, data in self.edges().items() if not isinstance(data, Use) or kind_of(edge[1]) != OP
+        }
 
     def __hash__(self) -> int:
         return hash((self.name, self.ops()))

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fusekit.ids import NodeId
-from fusekit.ir import domain_rules
+from fusekit.ir import core, domain_rules
+from fusekit.ir.arguments import Operand, is_tuple
 from fusekit.ir.graph import Graph
-from fusekit.ir.payloads import Operand, is_tuple
 
 Problems = Iterator[tuple[NodeId, str]]
-MEMORY_OPS = ("fk.load", "fk.store")
 
 
 @dataclass(frozen=True)
@@ -88,50 +87,54 @@ def _only_places(graph: Graph) -> Problems:
 def _values_are_pure(graph: Graph) -> Problems:
     """Only loads turn places into values, only stores values into places; whatever else takes values makes values."""
     for op in graph.ops():
-        target = graph.op(op).target
         ins = [graph.is_value(t) for t in graph.operands(op)]
         outs = [graph.is_value(t) for t in graph.results(op)]
-        if target == "fk.load" and (ins != [False] or outs != [True]):
-            yield op, "a load takes one place and makes one value"
-        elif target == "fk.store" and (ins != [True, False] or outs):
-            yield op, "a store takes a value and a place and makes nothing"
-        elif target not in MEMORY_OPS and len({*ins, *outs}) > 1:
-            yield op, "mixes values and places"
-        elif any(ins) and target not in MEMORY_OPS and graph.op(op).writes:
-            yield op, "writes a value"
+        match graph.what(op):
+            case core.Load():
+                if ins != [False] or outs != [True]:
+                    yield op, "a load takes one place and makes one value"
+            case core.Store():
+                if ins != [True, False] or outs:
+                    yield op, "a store takes a value and a place and makes nothing"
+            case what:
+                if len({*ins, *outs}) > 1:
+                    yield op, "mixes values and places"
+                elif any(ins) and what.writes:
+                    yield op, "writes a value"
 
 
 def _shapes_agree(graph: Graph) -> Problems:
     """Loads and stores keep shape and dtype; windows and overlays have one form a source dimension."""
     for op in graph.ops():
-        target = graph.op(op).target
         tensors = [graph.tensor(t) for t in (*graph.operands(op), *graph.results(op))]
-        if target in MEMORY_OPS and tensors[0] != tensors[1]:
-            yield op, f"{tensors[0]} is not {tensors[1]}"
-        if target in ("fk.window", "fk.overlay"):
-            source, index = tensors[len(graph.operands(op)) - 1], graph.op(op).kwarg("index")
-            if not is_tuple(index) or len(index) != len(source.shape):
-                yield op, f"has no form for each dimension of {graph.operands(op)[-1]}"
+        match graph.what(op):
+            case core.Load() | core.Store():
+                if tensors[0] != tensors[1]:
+                    yield op, f"{tensors[0]} is not {tensors[1]}"
+            case core.Window(index) | core.Overlay(index):
+                if len(index) != len(tensors[len(graph.operands(op)) - 1].shape):
+                    yield op, f"has no form for each dimension of {graph.operands(op)[-1]}"
+            case _:
+                pass
 
 
 def _reductions_fit(graph: Graph) -> Problems:
     """A reduction leaves out its dimensions; a look-up has the shape that its source, index and dimension give."""
     for op in graph.ops():
-        payload = graph.op(op)
         ins = [graph.tensor(t).shape for t in graph.operands(op)]
         outs = [graph.tensor(t).shape for t in graph.results(op)]
-        if payload.target == "fk.reduce":
-            dims = payload.kwarg("dims")
-            if not is_tuple(dims) or outs != [tuple(n for k, n in enumerate(ins[0]) if k not in dims)]:
-                yield op, f"reduces {list(ins[0])} over {dims} to {outs}"
-        elif payload.target in ("fk.take", "fk.gather"):
-            dim = payload.kwarg("dim")
-            if not isinstance(dim, int) or outs != [_looked_up(payload.target, ins[0], ins[1], dim)]:
-                yield op, f"looks up {list(ins[1])} in {list(ins[0])} along {dim} and gives {outs}"
-
-
-def _looked_up(target: str, source: tuple[int, ...], index: tuple[int, ...], dim: int) -> tuple[int, ...]:
-    return index if target == "fk.gather" else (*source[:dim], *index, *source[dim + 1 :])
+        match graph.what(op):
+            case core.Reduce(_, dims):
+                if outs != [tuple(n for k, n in enumerate(ins[0]) if k not in dims)]:
+                    yield op, f"reduces {list(ins[0])} over {dims} to {outs}"
+            case core.Take(dim):
+                if outs != [(*ins[0][:dim], *ins[1], *ins[0][dim + 1 :])]:
+                    yield op, f"looks up {list(ins[1])} in {list(ins[0])} along {dim} and gives {outs}"
+            case core.Gather(dim):
+                if outs != [ins[1]]:
+                    yield op, f"looks up {list(ins[1])} in {list(ins[0])} along {dim} and gives {outs}"
+            case _:
+                pass
 
 
 def _memory_is_ordered(graph: Graph) -> Problems:
@@ -143,7 +146,7 @@ def _memory_is_ordered(graph: Graph) -> Problems:
 
 def _every_op_has_a_segment(graph: Graph) -> Problems:
     for op in graph.ops():
-        if graph.op(op).target not in ("fk.input", "fk.return") and not graph.segments_of(op):
+        if not isinstance(graph.what(op), core.Input | core.Return) and not graph.segments_of(op):
             yield op, "is in no segment"
 
 

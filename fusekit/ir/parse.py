@@ -10,13 +10,15 @@ from fusekit.dtypes import BY_NAME, DType
 from fusekit.errors import TextSyntaxError
 from fusekit.escape import unsymbol, unword
 from fusekit.ids import NodeId
-from fusekit.index import Form, parse_form
+from fusekit.index import Form, Var, number_var, parse_form
+from fusekit.ir.arguments import Guard, Number, Operand, Symbol
+from fusekit.ir.core_text import read_op
 from fusekit.ir.domain_text import read_domain_line
 from fusekit.ir.draft import Draft
 from fusekit.ir.graph import Graph, empty_graph
 from fusekit.ir.invariants import COMMON
 from fusekit.ir.layout import Layout
-from fusekit.ir.payloads import Block, Boundary, Guard, Number, Op, Operand, Ordering, Segment, Symbol, Tensor
+from fusekit.ir.payloads import Block, Boundary, Op, Ordering, Segment, Tensor
 from fusekit.kinds import TEXT, expect
 
 _TOKEN = re.compile(
@@ -60,7 +62,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.draft: Draft | None = None
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[str, Var] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.rules: tuple[tuple[str, Callable[[re.Match[str]], None]], ...] = (
             (r"graph (\S*) \{", self.graph),
@@ -97,7 +99,7 @@ class _Reader:
         self.draft = Draft(empty_graph(unword(m[1])), "parse")
 
     def number(self, m: re.Match[str]) -> None:
-        self.numbers[m[1]] = int(m[2])
+        self.numbers[m[1]] = number_var(int(m[1][1:]), int(m[2]))
 
     def block(self, m: re.Match[str]) -> None:
         self.expect(m[1], self.to.add_block(Block(int(m[2]), unword(m[3]), unword(m[4])), id=m[1]))
@@ -130,11 +132,11 @@ class _Reader:
     def op(self, m: re.Match[str]) -> None:
         results = [NodeId(t) for t in m[2].replace(" ", "").split(",") if t]
         shape = self.shapes[results[0]] if results else ()
-        variables = self.numbers | {f"i{k}": n for k, n in enumerate(shape)}
+        variables = self.numbers | {f"i{k}": Var(f"i{k}", n) for k, n in enumerate(shape)}
         args, kwargs, operands = _Call(m[4], variables).read()
         writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
         same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
-        payload = Op(unword(m[3]), args, kwargs, writes, same, forward=bool(m[7]))
+        payload = Op(read_op(unword(m[3]), args, kwargs, writes, same), forward=bool(m[7]))
         self.expect(m[1], self.to.add_op(payload, operands, results, id=m[1]))
 
     def ordering(self, m: re.Match[str]) -> None:
@@ -153,7 +155,7 @@ class _Reader:
 class _Call:
     """The arguments of one op: ``(%a, [%b, 2], alpha=<n0 3>)``."""
 
-    def __init__(self, text: str, variables: dict[str, int]):
+    def __init__(self, text: str, variables: dict[str, Var]):
         self.tokens = _tokens(text)
         self.at, self.variables = 0, variables
         self.operands: list[NodeId] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeGuard
 
 from fusekit.dtypes import DType
 from fusekit.escape import line
-from fusekit.index import Form
+from fusekit.ir import core
+from fusekit.ir.arguments import Arg, leaves
 from fusekit.ir.domains import Axis, IterDomain, Transform
 from fusekit.ir.layout import Layout
 
@@ -29,44 +30,6 @@ class Origin:
         return line(f"{self.file.rsplit('/', 1)[-1]}:{self.line}")
 
 
-# ---- arguments of an op -------------------------------------------------------------------------------------------
-
-
-class Operand(NamedTuple):
-    """The op's operand number ``position`` (a Use edge says which tensor)."""
-
-    position: int
-
-
-class Number(NamedTuple):
-    """Parameter ``index`` of the graph: a Python number that may differ from call to call; ``example`` was recorded."""
-
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]  (tuple.index, which nobody asks here)
-    example: int | float
-
-
-class Symbol(NamedTuple):
-    """A named constant of torch, kept by name: ``torch.contiguous_format``, ``device:cpu``, ``leaf:3``."""
-
-    name: str
-
-
-class Guard(NamedTuple):
-    """The condition ``0 <= form < extent``."""
-
-    form: Form
-    extent: int
-
-
-# bool, int, float, complex, str, None, DType, Operand, Number, Symbol, Form, Guard, or a tuple of such
-Arg = object
-
-
-def is_tuple(value: object) -> TypeGuard[tuple[Arg, ...]]:
-    """Is the argument a list of arguments? What is a NamedTuple is one argument."""
-    return type(value) is tuple
-
-
 # ---- nodes --------------------------------------------------------------------------------------------------------
 
 
@@ -81,20 +44,41 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One call. ``target`` is an ATen overload (``aten.add_.Tensor``) or one of ours (``fk.overlay``).
+    """``what`` it computes or does, one type an op (``core``), and the user's line that it is from. ``forward``: it may
+    be computed in every segment that needs its value."""
 
-    ``writes``: operand numbers whose memory the op changes. ``same``: (result, operand) pairs that are one Python
-    object. ``args`` and ``kwargs`` name tensors by operand number. ``forward``: the op may be computed in every
-    segment that needs its value.
-    """
-
-    target: str
-    args: tuple[Arg, ...] = ()
-    kwargs: tuple[tuple[str, Arg], ...] = ()
-    writes: tuple[int, ...] = ()
-    same: tuple[tuple[int, int], ...] = ()
+    what: core.What
     origin: Origin | None = field(default=None, compare=False)
     forward: bool = False
+
+    @property
+    def target(self) -> str:
+        """The op's name: an ATen overload (``aten.add_.Tensor``), or one of ours (``fk.overlay``)."""
+        return self.what.target
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        """The arguments by position; tensors are named by operand number."""
+        return self.what.args
+
+    @property
+    def kwargs(self) -> tuple[tuple[str, Arg], ...]:
+        """The arguments by name."""
+        return self.what.kwargs
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """Numbers of the operands whose memory the op changes."""
+        return self.what.writes
+
+    @property
+    def same(self) -> tuple[tuple[int, int], ...]:
+        """(result, operand) pairs that are one Python object."""
+        return self.what.same
+
+    def leaves(self) -> Iterator[Arg]:
+        """Everything that stands between the op's brackets, lists item by item."""
+        return leaves((*self.args, *(value for _, value in self.kwargs)))
 
     def kwarg(self, name: str, default: Arg = None) -> Arg:
         return next((value for key, value in self.kwargs if key == name), default)

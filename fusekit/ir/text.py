@@ -14,10 +14,10 @@ from fusekit.dtypes import DType
 from fusekit.escape import comment, line, literal, phrase, symbol, word
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, print_form
+from fusekit.ir.arguments import Guard, Number, Operand, Symbol, is_tuple
 from fusekit.ir.domain_text import print_domains
 from fusekit.ir.graph import Graph
 from fusekit.ir.layout import Layout
-from fusekit.ir.payloads import Guard, Number, Op, Operand, Symbol, is_tuple
 from fusekit.why import Explanation
 
 
@@ -129,19 +129,9 @@ def print_arg(value: object, operands: tuple[NodeId, ...]) -> str:
 
 def _parameters(graph: Graph) -> set[Var]:
     """Variables n0, n1, ... with the ranges that forms give them."""
-    found: set[Var] = set()
-
-    def visit(value: object) -> None:
-        if isinstance(value, Form):
-            found.update(v for v in value.free if v.name.startswith("n"))
-        elif is_tuple(value):
-            for item in value:
-                visit(item)
-
-    for node in graph.tensors():
-        if lives := graph.lives(node):
-            visit(lives.layout.offset)
-    for node in graph.ops():
-        op: Op = graph.op(node)
-        visit((op.args, op.kwargs))
-    return found
+    forms = [graph.layout(node).offset for node in graph.tensors() if not graph.is_value(node)]
+    leaves = [
+        value.form if isinstance(value, Guard) else value for op in graph.ops() for value in graph.op(op).leaves()
+    ]
+    forms += [value for value in leaves if isinstance(value, Form)]
+    return {var for form in forms for var in form.free if var.kind == "number"}

@@ -10,13 +10,14 @@ from fusekit.ir.payloads import Segment
 
 
 class OnTrial(Graph):
-    """A graph, and segments on trial by frozen op sets. It shares everything with the graph, and is nobody's equal:
-    what a scheduler remembers of one trial can be found by no other graph."""
+    """A graph, and segments on trial by frozen op sets. It shares with the graph all but what is found out about it,
+    and is equal to nothing else."""
 
     def __init__(self, graph: Graph):
         self.__dict__.update(graph.__dict__)
         self._members = dict(graph._members)
         self._data = dict(graph._data)
+        self._answers = {}
         self._known: dict[frozenset[NodeId], NodeId] = {}
 
     def segment_on_trial(self, ops: Iterable[NodeId]) -> NodeId:

@@ -200,10 +200,8 @@ def _params(nest: Nest, graph: Graph) -> tuple[Param, ...]:
     """Addresses in the order of the graph's blocks, then numbers."""
     numbers, blocks = dict(nest.names.numbers), graph.blocks()
     recorded = {number.index: number for number in graph.numbers()}
-    known = nest.loops.given.union(nest.loops.order, nest.data, [nest.loops.lanes] if nest.loops.lanes else [])
-    known = known.union(s.var for s in walk(nest.checks) if isinstance(s, For))
     for form in forms_of(nest):
-        for var in form.free - known:
+        for var in (var for var in form.free if var.kind == "number"):
             index = int(var.name[1:])  # a parameter whose call became an index: only forms still name it
             numbers.setdefault(var.name, recorded.get(index, Number(index, 0)))
     addresses = tuple(

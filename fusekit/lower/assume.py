@@ -12,7 +12,7 @@ def assume(form: Form, guard: Guard) -> Form:
     """The form where the guard holds: a variable of the guard is replaced by one that ranges over what it allows."""
     for atom, c in guard.form.terms:
         if isinstance(atom, Var) and c in (1, -1) and guard.form.coefficient(atom) == c and atom in form.free:
-            inner = Form.of(Var(f"{atom.name}'", guard.extent))
+            inner = Form.of(Var(f"{atom.name}'", guard.extent, atom.kind))
             rest = guard.form - Form.of(atom) * c
             return substitute(form, {atom: (inner - rest) * c})
     return form

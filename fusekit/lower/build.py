@@ -11,7 +11,7 @@ from typing import cast
 from fusekit.domains import Placed, Reference
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, substitute
-from fusekit.ir import Graph, Guard, Layout
+from fusekit.ir import Graph, Guard, Layout, core
 from fusekit.lower.blocks import Across, across_blocks
 from fusekit.lower.checks import checks
 from fusekit.lower.contexts import Ranges, contexts, simplify, visible
@@ -32,7 +32,6 @@ from fusekit.lower.vectors import in_lanes, near, without_lane
 from fusekit.schedule import Placements, Schedule
 from fusekit.schedule.plan import (
     MOST_ACCUMULATORS,
-    REDUCE,
     Plan,
     free_of,
     open_guards,
@@ -136,7 +135,7 @@ def _build(
     for op, orbit in segment.orbits.items():
         plans[op] = replace(plans[op], guards=(*plans[op].guards, *orbit.guards(plans[op].index)))
     plans, stops = find_stops(plans, loops) if target.name == "cpu" else (plans, {})
-    inline = frozenset(op for op in segment.roots if graph.op(op).target == REDUCE and op not in plans)
+    inline = frozenset(op for op in segment.roots if isinstance(graph.what(op), core.Reduce) and op not in plans)
     names = Names([*reserved, *(axis.var.name for axis in loops.axes)])
     puller = Puller(graph, names, limit, loops, inline, exact=target.exact)
     tiles = shared_tiles(graph, segment.roots, reference, schedule, loops, target, names)
@@ -149,7 +148,7 @@ def _build(
 def _anchors(segment: Segment) -> Iterator[tuple[NodeId, Layout]]:
     """Places that full-size stores write, then those that they read at the very index they write."""
     graph, space = segment.graph, segment.reference.shape
-    stores = [op for op in segment.roots if graph.op(op).target != REDUCE]
+    stores = [op for op in segment.roots if not isinstance(graph.what(op), core.Reduce)]
     whole = [op for op in stores if graph.layout(graph.operands(op)[1]).shape == space]
     for op in whole:
         yield _place(graph, graph.operands(op)[1])
@@ -161,11 +160,16 @@ def _anchors(segment: Segment) -> Iterator[tuple[NodeId, Layout]]:
             continue
         seen.add(tensor)
         node = graph.producer(tensor)
-        target, operands = graph.op(node).target, graph.operands(node)
-        if target == "fk.load":
-            yield _place(graph, operands[0])
-        elif target not in ("fk.window", "fk.take", "fk.gather", REDUCE):
-            stack += reversed(operands[:1] if target == "fk.overlay" else operands)
+        operands = graph.operands(node)
+        match graph.what(node):
+            case core.Load():
+                yield _place(graph, operands[0])
+            case core.Overlay():
+                stack.append(operands[0])
+            case core.Call() | core.Cast() | core.Bits():
+                stack += reversed(operands)
+            case _:
+                pass
 
 
 def _place(graph: Graph, tensor: NodeId) -> tuple[NodeId, Layout]:

@@ -8,7 +8,7 @@ from math import prod
 from fusekit.dtypes import BOOL
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
-from fusekit.ir import Graph, Guard, Layout
+from fusekit.ir import Graph, Guard, Layout, core
 from fusekit.lower.expressions import Literal, Outside
 from fusekit.lower.folded import row_major
 from fusekit.lower.names import Names
@@ -27,8 +27,6 @@ from fusekit.lower.program import (
     Test,
 )
 
-CHECK = "fk.check_index"
-
 
 def checks(graph: Graph, ops: Sequence[NodeId], names: Names, axes: Sequence[LaunchAxis]) -> tuple[Statement, ...]:
     """The statements that lead a kernel with these ``fk.check_index`` ops; ``axes`` share the elements out."""
@@ -38,7 +36,7 @@ def checks(graph: Graph, ops: Sequence[NodeId], names: Names, axes: Sequence[Lau
 
 def check_ops(graph: Graph, segment: NodeId) -> tuple[NodeId, ...]:
     """The checks of a segment, in the order of the program."""
-    return tuple(op for op in graph.members(segment) if graph.op(op).target == CHECK)
+    return tuple(op for op in graph.members(segment) if isinstance(graph.what(op), core.CheckIndex))
 
 
 def _check(graph: Graph, op: NodeId, names: Names, axes: Sequence[LaunchAxis]) -> Iterator[Statement]:
@@ -65,9 +63,9 @@ def _check(graph: Graph, op: NodeId, names: Names, axes: Sequence[LaunchAxis]) -
 
 
 def _outside(graph: Graph, op: NodeId, index: str) -> Outside:
-    size, wraps, ignore = (graph.op(op).kwarg(name) for name in ("size", "wraps", "ignore"))
-    assert isinstance(size, int) and isinstance(ignore, int | None)
-    return Outside(index, -size if wraps else 0, size, ignore)
+    what = graph.what(op)
+    assert isinstance(what, core.CheckIndex), f"{op} is no check"
+    return Outside(index, -what.size if what.wraps else 0, what.size, what.ignore)
 
 
 def _walk(layout: Layout, names: Names, axes: Sequence[LaunchAxis]) -> tuple[list[Var], list[Form], Guard | None]:

@@ -10,13 +10,12 @@ from fusekit.domains import reduced_dims, space_of
 from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.lower.blocks import Across
 from fusekit.lower.items import Path
 from fusekit.lower.loops import Loops, is_block, is_thread
 from fusekit.lower.names import Names
 from fusekit.lower.program import Combine, Finish, Fold, Init, LaunchAxis
-from fusekit.lower.refuse import CannotLower
 from fusekit.lower.target import Target, lifted
 from fusekit.schedule.plan import Plan
 
@@ -91,11 +90,9 @@ def _combine(
 
 
 def fold_of(graph: Graph, op: NodeId) -> Fold:
-    kind = graph.op(op).kwarg("kind")
-    try:
-        return Fold(str(kind))
-    except ValueError:
-        raise CannotLower(f"{op} folds by {kind}, which no kernel does") from None
+    what = graph.what(op)
+    assert isinstance(what, core.Reduce), f"{op} is no reduction"
+    return Fold(what.kind)
 
 
 def position_of(graph: Graph, plan: Plan) -> Form:

@@ -11,11 +11,11 @@ from typing import Literal
 from fusekit.domains import reference_of, roots
 from fusekit.escape import identifier
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.ir import Segment as SegmentPayload
 from fusekit.lower.assemble import Ways, assemble
 from fusekit.lower.build import Nest, Segment, build
-from fusekit.lower.checks import CHECK, check_ops
+from fusekit.lower.checks import check_ops
 from fusekit.lower.hazards import Protected
 from fusekit.lower.narrow import sums_apart
 from fusekit.lower.partials import in_parts
@@ -29,7 +29,6 @@ from fusekit.lower.target import Name as TargetName
 from fusekit.memory import Race
 from fusekit.ops import REGISTER
 from fusekit.schedule import Cost, Schedule, choose, parse_schedule
-from fusekit.schedule.plan import REDUCE
 from fusekit.why import Reason
 
 # Numba compiles about 250 statements a second here; more than this many values take longer than 5 s.
@@ -174,18 +173,12 @@ def _kernel(source: Source, program: Program, nest: Nest, safe: Protected, check
 
 def can_lower(graph: Graph, op: NodeId) -> str | None:
     """Why this op has no place in a kernel; None when it has one."""
-    payload = graph.op(op)
     for tensor in (*graph.operands(op), *graph.results(op)):
         if (problem := _dtype_problem(graph, tensor)) is not None:
             return problem
-    if payload.target in OURS:
-        return None
-    found = scalar_of(graph, op)
+    is_ours = not isinstance(graph.what(op), core.Call | core.Input | core.Return)
+    found = None if is_ours else scalar_of(graph, op)
     return found if isinstance(found, str) else None
-
-
-_WORDS = ("load", "store", "window", "overlay", "fill", "iota", "cast", "bits", "reduce", "take", "gather")
-OURS = frozenset([*(f"fk.{word}" for word in _WORDS), CHECK])
 
 
 def _dtype_problem(graph: Graph, tensor: NodeId) -> str | None:
@@ -211,8 +204,8 @@ def as_segment(graph: Graph, segment: NodeId | Sequence[NodeId]) -> tuple[Graph,
 
 def _roots(graph: Graph, segment: NodeId) -> tuple[NodeId, ...]:
     """Reductions, and stores that have an element to write; none where nothing is written."""
-    found = [op for op in roots(graph, segment) if graph.op(op).target == REDUCE or _writes(graph, op)]
-    return tuple(found) if any(graph.op(op).target != REDUCE for op in found) else ()
+    found = [op for op in roots(graph, segment) if isinstance(graph.what(op), core.Reduce) or _writes(graph, op)]
+    return tuple(found) if any(not isinstance(graph.what(op), core.Reduce) for op in found) else ()
 
 
 def _writes(graph: Graph, store: NodeId) -> bool:
@@ -223,7 +216,7 @@ def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
     """``fk_`` and the first few ops it computes, in program order."""
     words: dict[str, None] = {}
     seen: set[NodeId] = set()
-    stack = [graph.operands(op)[0] for op in stores if graph.op(op).target != REDUCE]
+    stack = [graph.operands(op)[0] for op in stores if not isinstance(graph.what(op), core.Reduce)]
     found: list[NodeId] = []
     while stack:
         tensor = stack.pop()
@@ -233,11 +226,13 @@ def _kernel_name(graph: Graph, stores: Iterable[NodeId]) -> str:
         found.append(graph.producer(tensor))
         stack += graph.operands(found[-1])
     for op in sorted(found, key=graph.position):
-        target = graph.op(op).target
-        if target == REDUCE:
-            words[str(graph.op(op).kwarg("kind"))] = None
-        elif target.startswith("aten."):
-            words[target.split(".")[1]] = None
+        match graph.what(op):
+            case core.Reduce(kind):
+                words[kind] = None
+            case core.Call(target) if target.startswith("aten."):
+                words[target.split(".")[1]] = None
+            case _:
+                pass
     return identifier("_".join(["fk", *list(words)[:4]])) if words else "fk_copy"
 
 

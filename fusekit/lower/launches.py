@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
-from fusekit.schedule.plan import STORE
+from fusekit.ir import Graph, core
 
 
 def why_not_another(graph: Graph, roots: Sequence[NodeId], saved: frozenset[NodeId | None], size: int) -> str:
@@ -14,7 +13,7 @@ def why_not_another(graph: Graph, roots: Sequence[NodeId], saved: frozenset[Node
 
     Segments are made before kernels are, so where it would be cheaper this says how to ask for it.
     """
-    stores = [op for op in roots if graph.op(op).target == STORE]
+    stores = [op for op in roots if isinstance(graph.what(op), core.Store)]
     if len(stores) == 1:
         return "one store is one launch"
     last = [op for op in stores if _written(graph, op) in saved]
@@ -43,4 +42,4 @@ def _loads(graph: Graph, stores: Iterable[NodeId]) -> set[NodeId]:
         if op not in seen:
             seen.add(op)
             todo += [t for t in graph.operands(op) if graph.is_value(t)]
-    return {op for op in seen if graph.op(op).target == "fk.load"}
+    return {op for op in seen if isinstance(graph.what(op), core.Load)}

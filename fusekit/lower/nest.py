@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import assert_never, cast
 
 from fusekit.dtypes import F32, I64, DType
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, loop_vars, print_form, substitute
-from fusekit.ir import Graph, Guard, Number
+from fusekit.index import ZERO, Form, Var, print_form, substitute
+from fusekit.ir import Graph, Guard, Number, core
 from fusekit.lower.assume import assume_all
 from fusekit.lower.contexts import Use
 from fusekit.lower.expressions import Apply, Bits, Convert, Expr, Literal, Name, Parameter, Position, Select
 from fusekit.lower.items import Item, Path, Result
 from fusekit.lower.loops import Loops
 from fusekit.lower.names import Names
-from fusekit.lower.program import Assign, Fold, Load, Test, TileLoad
+from fusekit.lower.program import Assign, Load, Test, TileLoad
 from fusekit.lower.refuse import CannotLower, NoVectors
 from fusekit.lower.scalars import scalar_of, unrounded
 from fusekit.lower.target import lifted
@@ -30,10 +30,9 @@ from fusekit.lower.tiles import Shared
 from fusekit.lower.vectors import near, whole
 from fusekit.schedule.plan import open_guards
 
-Index = tuple[Form, ...]
+Index = core.Index
 Key = tuple[NodeId, Index]
 Scope = tuple[Path, int]
-ZERO = Form()
 
 
 @dataclass
@@ -172,53 +171,48 @@ class Puller:
         shape = self.graph.tensor(tensor).shape
         return tensor, tuple(ZERO if n == 1 else form for form, n in zip(index, shape, strict=True))
 
+    def _reads(self, key: Key, free: Form = ZERO) -> tuple[core.Read, ...]:
+        """What the op of a value reads of its operands; ``free``: at a dimension that the value's index does not tell,
+        the position that a look-up found, else the one element that is folded."""
+        return self.graph.reads(*key, lambda dim: free)
+
     def _needs(self, key: Key) -> list[Key]:
-        """The values that make this one, in the order of its operands."""
-        tensor, index = key
+        """The values that make this one: of an overlay the inner one first, of a look-up the position."""
         if self._tile_of(key) is not None:
             return []
-        node = self._producer(tensor)
-        op, operands = self.graph.op(node), self.graph.operands(node)
-        match op.target:
-            case "fk.load" | "fk.fill" | "fk.iota":
-                return []
-            case "fk.window":
-                return [self._key(operands[0], self._through(tensor, index, op.kwarg("index")))]
-            case "fk.overlay":
-                base, value = operands
-                outside, inside = (base, index), (value, self._through(tensor, index, op.kwarg("index")))
-                guards = self._guards(key)
-                if guards is None:
-                    return [self._key(*outside)]
-                return [self._key(*inside), self._key(*outside)] if guards else [self._key(*inside)]
-            case "fk.reduce":
-                return [self._whole(key)] if node in self.inline else []
-            case "fk.take" | "fk.gather":
-                return self._looked_up(key)
-            case _:
-                return [self._key(operand, self._broadcast(operand, index)) for operand in operands]
+        node = self._producer(key[0])
+        match self.graph.what(node):
+            case core.Load() | core.Fill() | core.Iota():
+                wanted: Sequence[core.Read] = ()
+            case core.Overlay():
+                outside, inside = self._reads(key)
+                guards = open_guards(inside.where)
+                wanted = (outside,) if guards is None else (inside, outside) if guards else (inside,)
+            case core.Reduce():
+                wanted = self._reads(key) if node in self.inline else ()
+            case core.Take() | core.Gather():
+                return self._looked_up(key, node)
+            case core.Window() | core.Cast() | core.Bits() | core.Call():
+                wanted = self._reads(key)
+            case core.Store() | core.CheckIndex() | core.Input() | core.Return() as what:
+                raise CannotLower(f"{what.target} makes no value")
+            case never:
+                assert_never(never)
+        return [self._operand(node, read) for read in wanted]
 
-    def _whole(self, key: Key) -> Key:
-        """The one element that a reduction over single elements folds."""
-        node = self.graph.producer(key[0])
-        source, outer = self.graph.operands(node)[0], iter(key[1])
-        dims = cast("tuple[int, ...]", self.graph.op(node).kwarg("dims"))
-        rank = len(self.graph.tensor(source).shape)
-        return self._key(source, tuple(ZERO if k in dims else next(outer) for k in range(rank)))
+    def _operand(self, node: NodeId, read: core.Read) -> Key:
+        return self._key(self.graph.operands(node)[read.operand], read.index)
 
-    def _looked_up(self, key: Key) -> list[Key]:
+    def _looked_up(self, key: Key, node: NodeId) -> list[Key]:
         """The index tensor, and once its scalar has a name, the source at the position that it holds."""
-        tensor, index = key
-        node = self.graph.producer(tensor)
         source, positions = self.graph.operands(node)
-        dim, rank = cast(int, self.graph.op(node).kwarg("dim")), len(self.graph.tensor(positions).shape)
-        is_gather = self.graph.op(node).target == "fk.gather"
-        inner = self._key(positions, index if is_gather else index[dim : dim + rank])
+        inner = self._operand(node, self._reads(key)[1])
         if not self._is_known(inner):
             return [inner]
-        at = self._position(self._name(inner), positions, self.graph.tensor(source).shape[dim], node)
-        rest = index[dim + 1 :] if is_gather else index[dim + rank :]
-        return [inner, self._key(source, (*index[:dim], at, *rest))]
+        what = self.graph.what(node)
+        assert isinstance(what, core.Lookup), f"{node} is no look-up"
+        at = self._position(self._name(inner), positions, self.graph.tensor(source).shape[what.dim], node)
+        return [inner, self._operand(node, self._reads(key, at)[0])]
 
     def _position(self, name: str, tensor: NodeId, extent: int, node: NodeId) -> Form:
         """A loaded index as a variable of index forms."""
@@ -233,79 +227,68 @@ class Puller:
                 statement = Assign(wanted, Convert(Name(name), dtype, I64), I64, (node,))
                 self._add(Item(statement, ((name, frozenset()),), item.free, item.path, item.step))
             self._made[known] = wanted
-            self.positions[Var(wanted, extent)] = wanted
-        return Form.of(Var(self._made[known], extent))
+            self.positions[Var(wanted, extent, "found")] = wanted
+        return Form.of(Var(self._made[known], extent, "found"))
 
     def _producer(self, tensor: NodeId) -> NodeId:
         if not self.graph.is_value(tensor):
             raise CannotLower(f"{tensor} is memory, not a value")
         return self.graph.producer(tensor)
 
-    def _through(self, tensor: NodeId, index: Index, forms: object) -> Index:
-        """Forms over the tensor's own index, at ``index``."""
-        return tuple(substitute(form, self._env(tensor, index)) for form in cast("tuple[Form, ...]", forms))
-
-    def _env(self, tensor: NodeId, index: Index) -> dict[Var, Form]:
-        own = loop_vars(self.graph.tensor(tensor).shape)
-        return {cast(Var, form.terms[0][0]): at for form, at in zip(own, index, strict=True) if form.terms}
-
-    def _guards(self, key: Key) -> tuple[Guard, ...] | None:
-        """The guards of an overlay that intervals leave open; None when one of them never holds."""
-        tensor, index = key
-        env = self._env(tensor, index)
-        where = cast("tuple[Guard, ...]", self.graph.op(self.graph.producer(tensor)).kwarg("where", ()))
-        return open_guards(Guard(substitute(guard.form, env), guard.extent) for guard in where)
-
-    def _broadcast(self, operand: NodeId, index: Index) -> Index:
-        """The operand's index where the result has ``index``: dimensions are aligned at the last one."""
-        rank = len(self.graph.tensor(operand).shape)
-        return index[len(index) - rank :]
-
     # ---- statements
 
     def _make(self, key: Key) -> str:
-        tensor, index = key
         if (shared := self._tile_of(key)) is not None:
             return self._from_tile(key, shared)
-        node = self.graph.producer(tensor)
-        op, payload = self.graph.op(node), self.graph.tensor(tensor)
+        node, payload = self.graph.producer(key[0]), self.graph.tensor(key[0])
         needs = self._needs(key)
         names = [self._name(k) for k in needs]
-        kinds = [self.graph.tensor(k[0]).dtype for k in needs]
-        forms: Index = ()
-        match op.target:
-            case "fk.load":
-                return self._load(node, index)
-            case "fk.window":
+        match self.graph.what(node):
+            case core.Load():
+                return self._load(node, key[1])
+            case core.Window():
                 return names[0]
-            case "fk.overlay":
+            case core.Overlay():
                 return names[0] if len(names) == 1 else self._choose(key, names)
-            case "fk.take" | "fk.gather":
+            case core.Take() | core.Gather():
                 return names[1]
-            case "fk.reduce" if node not in self.inline:
+            case core.Reduce() if node not in self.inline:
                 return self._result(key)
-            case "fk.reduce" if Fold(str(op.kwarg("kind"))).is_arg:
-                expr: Expr = Literal(0, I64)
-                names, wanted = [], "first"
-            case "fk.cast" | "fk.bits" | "fk.reduce" if kinds[0] == payload.dtype:
-                return names[0]
-            case "fk.cast" | "fk.reduce" if lifted(payload.dtype, self.exact) == lifted(kinds[0], self.exact):
-                return names[0]
-            case "fk.cast" | "fk.reduce":
-                expr = Convert(Name(names[0]), kinds[0], lifted(payload.dtype, self.exact))
-                wanted = f"{names[0]}_{payload.dtype}"
-            case "fk.bits":
-                names = [self.rounded(names[0], kinds[0], node)]
-                expr, wanted = Bits(Name(names[0]), kinds[0], payload.dtype), f"{names[0]}_bits"
-            case "fk.fill":
-                expr, wanted = self._number(op.kwarg("value"), payload.dtype), "fill"
-            case "fk.iota":
-                expr, wanted, forms = self._iota(node, index, payload.dtype), "arange", index
-            case _:
-                expr, wanted = self._apply(node, names), _word(op.target)
+            case core.Reduce() as what if what.is_arg:
+                return self._assign(key, "first", Literal(0, I64), [], (), payload.dtype)
+            case core.Reduce() | core.Cast():
+                return self._converted(key, names[0], self.graph.tensor(needs[0][0]).dtype)
+            case core.Bits():
+                return self._bits(key, names[0], self.graph.tensor(needs[0][0]).dtype, node)
+            case core.Fill(value):
+                return self._assign(key, "fill", self._number(value, payload.dtype), [], (), payload.dtype)
+            case core.Iota(start, step):
+                expr = self._iota(key[1][0], start, step, payload.dtype)
+                return self._assign(key, "arange", expr, [], key[1], payload.dtype)
+            case core.Call(target):
+                expr, wanted = self._apply(node, names), _word(target)
                 if self.names.is_reserved(wanted) and names:  # exp_x = exp(x)
                     wanted = f"{wanted}_{names[0].split('_')[0]}"
-        return self._assign(key, wanted, expr, names, forms, payload.dtype)
+                return self._assign(key, wanted, expr, names, (), payload.dtype)
+            case core.Store() | core.CheckIndex() | core.Input() | core.Return() as what:
+                raise CannotLower(f"{what.target} makes no value")
+            case never:
+                assert_never(never)
+
+    def _converted(self, key: Key, name: str, kind: DType) -> str:
+        """A value of ``kind`` as another dtype; itself where a register holds both alike."""
+        dtype = self.graph.tensor(key[0]).dtype
+        if kind == dtype or lifted(kind, self.exact) == lifted(dtype, self.exact):
+            return name
+        expr = Convert(Name(name), kind, lifted(dtype, self.exact))
+        return self._assign(key, f"{name}_{dtype}", expr, [name], (), dtype)
+
+    def _bits(self, key: Key, name: str, kind: DType, node: NodeId) -> str:
+        dtype = self.graph.tensor(key[0]).dtype
+        if kind == dtype:
+            return name
+        held = self.rounded(name, kind, node)
+        return self._assign(key, f"{held}_bits", Bits(Name(held), kind, dtype), [held], (), dtype)
 
     def _tile_of(self, key: Key) -> Shared | None:
         """The tile that holds a value at the index at which it is wanted."""
@@ -351,12 +334,12 @@ class Puller:
             self._made[known] = self._add(Item(statement, (), free, path, step))
         return self._made[known]
 
-    def _iota(self, node: NodeId, index: Index, dtype: DType) -> Position:
-        op = self.graph.op(node)
-        start, step = (cast("int | float | Number", op.kwarg(*word)) for word in (("start", 0), ("step", 1)))
+    def _iota(self, index: Form, start: core.Scalar, step: core.Scalar, dtype: DType) -> Position:
         for number in (n for n in (start, step) if isinstance(n, Number)):
             self.names.number(number)
-        return Position(index[0], start, step, dtype)
+        if isinstance(start, complex) or isinstance(step, complex):
+            raise CannotLower("a kernel counts in no complex numbers")
+        return Position(index, start, step, dtype)
 
     def _assign(
         self,
@@ -388,7 +371,7 @@ class Puller:
         return item.name
 
     def _choose(self, key: Key, names: Sequence[str]) -> str:
-        payload, guards = self.graph.tensor(key[0]), self._guards(key) or ()
+        payload, guards = self.graph.tensor(key[0]), open_guards(self._reads(key)[1].where) or ()
         inside, outside = names
         if inside == outside:
             return inside
@@ -435,11 +418,11 @@ class Puller:
         self.items[item.name] = replace(item, statement=load, extent=(first, last))
         return item.name
 
-    def _number(self, value: object, dtype: DType) -> Expr:
+    def _number(self, value: core.Scalar, dtype: DType) -> Expr:
         if isinstance(value, Number):
             self.names.number(value)
             return Parameter(value, dtype)
-        if not isinstance(value, bool | int | float):
+        if isinstance(value, complex):
             raise CannotLower(f"{value!r} is no number that a kernel can hold")
         return Literal(value, dtype)
 

@@ -14,12 +14,11 @@ from math import gcd, prod
 from typing import cast
 
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, loop_vars, substitute
-from fusekit.ir import Graph, Guard, Layout
+from fusekit.index import Form, Var, loop_vars, put
+from fusekit.ir import Graph, Guard, Layout, core
 from fusekit.memory import Kind, locate, nested
-from fusekit.schedule.plan import REDUCE
 
-Index = tuple[Form, ...]
+Index = core.Index
 MOST = 8  # elements of an orbit
 VALUES = 2000  # (value, index) pairs that are looked at
 
@@ -35,25 +34,18 @@ class Orbit:
 
     def others(self, index: Sequence[Form]) -> Iterator[Index]:
         """The indices of the other elements."""
-        env = _env(self.shape, index)
-        return (tuple(substitute(form, env) for form in one) for one in self.maps)
+        return (put(one, index, self.shape) for one in self.maps)
 
     def guards(self, index: Sequence[Form]) -> Iterator[Guard]:
         """Bounds on the iterations that work, written so that loops over the last dimension end early."""
-        env = _env(self.shape, index)
-        for form in self.firsts:
-            at = substitute(form, env)
+        for at in put(self.firsts, index, self.shape):
             most = at.bounds[1]
             yield Guard(-at + most, most + 1)
 
 
-def _env(shape: Sequence[int], index: Sequence[Form]) -> dict[Var, Form]:
-    return {cast(Var, own.terms[0][0]): form for own, form in zip(loop_vars(shape), index, strict=True) if own.terms}
-
-
 def orbits_of(graph: Graph, roots: Sequence[NodeId]) -> dict[NodeId, Orbit] | str:
     """The orbit of each store that is paired; or why there are none."""
-    stores = [op for op in roots if graph.op(op).target != REDUCE]
+    stores = [op for op in roots if not isinstance(graph.what(op), core.Reduce)]
     found: dict[NodeId, Orbit] = {}
     for shape in dict.fromkeys(graph.layout(graph.operands(op)[1]).shape for op in stores):
         alike = [op for op in stores if graph.layout(graph.operands(op)[1]).shape == shape]
@@ -90,23 +82,15 @@ def _reads(graph: Graph, tensor: NodeId, index: Index) -> Iterator[tuple[NodeId 
         seen.add(key)
         tensor, index = key
         node = graph.producer(tensor)
-        op, operands = graph.op(node), graph.operands(node)
-        match op.target:
-            case "fk.load":
+        operands = graph.operands(node)
+        match graph.what(node):
+            case core.Load():
                 yield graph.block_of(operands[0]), graph.layout(operands[0]), index
-            case "fk.window":
-                todo.append((operands[0], _through(graph, tensor, index, op.kwarg("index"))))
-            case "fk.overlay":
-                todo += [(operands[0], index), (operands[1], _through(graph, tensor, index, op.kwarg("index")))]
-            case "fk.take" | "fk.gather" | "fk.reduce":
+            case core.Take() | core.Gather() | core.Reduce():
                 pass
             case _:
-                todo += [(o, index[len(index) - len(graph.tensor(o).shape) :]) for o in operands]
-
-
-def _through(graph: Graph, tensor: NodeId, index: Index, forms: object) -> Index:
-    env = _env(graph.tensor(tensor).shape, index)
-    return tuple(substitute(form, env) for form in cast("tuple[Form, ...]", forms))
+                found = graph.reads(tensor, index, lambda dim: Form())
+                todo += [(operands[read.operand], read.index) for read in found]
 
 
 def _closed(shape: tuple[int, ...], maps: Sequence[Index]) -> tuple[Index, ...]:
@@ -117,18 +101,14 @@ def _closed(shape: tuple[int, ...], maps: Sequence[Index]) -> tuple[Index, ...]:
     while todo and maps:
         at = todo.pop()
         for one in maps:
-            there = tuple(substitute(form, _env(shape, at)) for form in one)
+            there = put(one, at, shape)
             if there not in found:
                 found[there] = None
                 todo.append(there)
         if len(found) > MOST:
             return ()
-    leads_back = all(any(_after(shape, one, other) == same for other in found) for one in found)
+    leads_back = all(any(put(one, other, shape) == same for other in found) for one in found)
     return tuple(one for one in found if one != same) if leads_back else ()
-
-
-def _after(shape: tuple[int, ...], one: Index, other: Index) -> Index:
-    return tuple(substitute(form, _env(shape, other)) for form in one)
 
 
 # ---- who works ------------------------------------------------------------------------------------------------------

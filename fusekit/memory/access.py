@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var
+from fusekit.index import Form
 from fusekit.ir import Guard
 
 INNERMOST = 99
@@ -76,8 +76,3 @@ class Race:
     remedy: str = NONE_NEEDED
     together: bool = False
     considered: tuple[Refused, ...] = ()
-
-
-def is_parameter(var: Var) -> bool:
-    """Is it a number of the call (n0, n1, ...), the same in all iterations?"""
-    return var.name[:1] == "n" and var.name[1:].isdecimal()

@@ -65,7 +65,7 @@ def _shift(layout: Layout, region: Layout, found: Relation) -> str:
 
 
 def _moves_with_loop(form: Form) -> bool:
-    return any(var.name.startswith("i") for var in form.free)
+    return any(var.kind == "loop" for var in form.free)
 
 
 # ---- a layout inside a region ---------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _slices(digits: list[Form], own: list[Form]) -> bool | None:
     """Has every digit at most one loop variable, its own? True in the order of the loops, False in another."""
     seen: list[Var] = []
     for digit in digits:
-        variables = [v for v in digit.free if v.name.startswith("i")]
+        variables = [v for v in digit.free if v.kind == "loop"]
         if len(variables) > 1 or any(not isinstance(atom, Var) for atom, _ in digit.terms):
             return None
         seen += variables
@@ -115,7 +115,7 @@ def _slices(digits: list[Form], own: list[Form]) -> bool | None:
 
 def _bounds(digit: Form, n: int) -> tuple[int, int, int] | None:
     """(first, last, step) of a digit on its loop, None where a parameter moves it."""
-    if any(isinstance(atom, Var) and not atom.name.startswith("i") for atom, _ in digit.terms):
+    if any(isinstance(atom, Var) and atom.kind != "loop" for atom, _ in digit.terms):
         return None
     (var, step), *_ = digit.terms
     assert isinstance(var, Var)

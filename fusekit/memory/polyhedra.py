@@ -8,7 +8,7 @@ from typing import Any
 
 from fusekit.index import Div, Form, Var
 from fusekit.ir import Guard
-from fusekit.memory.access import BEFORE_INNER, BEFORE_LOOP, Access, Race, Unless, Verdict, is_parameter
+from fusekit.memory.access import BEFORE_INNER, BEFORE_LOOP, Access, Race, Unless, Verdict
 
 
 def decide(
@@ -63,7 +63,7 @@ def _map_text(access: Access, outer: tuple[Var, ...], loop: tuple[Var, ...], sin
     assert access.address is not None
     free = set(access.address.free).union(*(form.free for form in _guard_forms(access)))
     variables = list(dict.fromkeys([*loop, *sorted(free, key=lambda v: v.name)]))
-    parameters = [v.name for v in variables if is_parameter(v) and v not in loop]
+    parameters = [v.name for v in variables if v.kind == "number" and v not in loop]
     inner = [v.name for v in variables if v not in outer and v.name not in parameters]
     conditions = [f"0 <= {v.name} < {v.extent}" for v in variables] + [_guard_text(g) for g in access.guards]
     address = _text(access.address)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fusekit.index import Form, Var
 from fusekit.index.form import Atom
-from fusekit.memory.access import BACKWARD, FORWARD, SNAPSHOT, Access, Race, Verdict, is_parameter
+from fusekit.memory.access import BACKWARD, FORWARD, SNAPSHOT, Access, Race, Verdict
 from fusekit.memory.equation import Term, has_solution
 from fusekit.memory.inverse import are_nested, shift
 from fusekit.memory.polyhedra import decide
@@ -133,7 +133,7 @@ def _may_meet(load: Access, store: Access) -> bool:
     shared: dict[Atom, int] = {}
     for sign, form in ((1, load.address), (-1, store.address)):
         for atom, c in form.terms:
-            if isinstance(atom, Var) and is_parameter(atom):
+            if isinstance(atom, Var) and atom.kind == "number":
                 shared[atom] = shared.get(atom, 0) + sign * c
                 continue
             target, term = _unknown(atom, sign * c, target)
@@ -167,7 +167,7 @@ def _steps(address: Form, loop: tuple[Var, ...], width: int) -> list[tuple[Var, 
         if step is None:
             return None
         steps.append((var, step))
-    if any(not is_parameter(v) and v not in loop for v in address.free):
+    if any(v.kind != "number" and v not in loop for v in address.free):
         return None
     axes = sorted(((abs(s), var.extent) for var, s in steps if var.extent > 1), reverse=True)
     return steps if are_nested(axes, width) else None

@@ -15,7 +15,7 @@ from fusekit.draw.words import (
     type_text,
 )
 from fusekit.ids import BLOCK, OP, SEGMENT, TENSOR, NodeId, kind_of
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.ir.text import print_layout
 from fusekit.notebook.source import short_path
 
@@ -148,7 +148,7 @@ def _tensor(graph: Graph, node: NodeId, blocks: _Blocks) -> Made:
     makers = [graph.producer(node)] if graph.has_producer(node) else []
     leads: Leads = [("made by", makers), ("read by", list(graph.users(node)))]
     # An input is made by no line of the user's: those that read it stand for it.
-    is_input = any(graph.op(op).target == "fk.input" for op in makers)
+    is_input = any(isinstance(graph.what(op), core.Input) for op in makers)
     if block is None:
         facts.append(("memory", "a value: no bytes of its own"))
     else:

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 
 from fusekit.draw.words import bytes_text, segment_text
 from fusekit.ids import SEGMENT, NodeId, kind_of
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.notebook.cards import title_of
 from fusekit.notebook.explored import Explored
 from fusekit.notebook.said import kind_of_reason, sentence_of
@@ -93,6 +93,6 @@ def _name(node: NodeId, graph: Graph, names: Mapping[NodeId, str]) -> str:
         return f"{segment_text(node)} {names.get(node, '')}".rstrip()
     if node not in graph:
         return node
-    if graph.op(node).target != "fk.store":
+    if not isinstance(graph.what(node), core.Store):
         return title_of(graph, node)
     return f"{title_of(graph, graph.producer(graph.operands(node)[0]))} {node}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.ir import PROGRAM, Draft, Graph, Invariant, Layout, Ordering, PassResult
+from fusekit.ir import PROGRAM, Draft, Graph, Invariant, Layout, Ordering, PassResult, core
 from fusekit.memory import Kind, describe, meets, ranges_meet, relate
 from fusekit.passes.base import is_metadata, is_view, shared_elements
 from fusekit.why import Reason
@@ -52,7 +52,7 @@ class AliasGroups:
         written = {graph.block_of(graph.operands(op)[w]) for op in writers for w in graph.op(op).writes}
         blocks = {block: _Block() for block in written if block is not None}
         for op in graph.ops():
-            if graph.op(op).target.startswith("fk."):
+            if not isinstance(graph.what(op), core.Call):
                 continue
             if is_view(graph, op) or is_metadata(graph.op(op)):
                 draft.note((op,), Reason.of("view-of"), graph.operands(op))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, Graph, Layout
+from fusekit.ir import Graph, Layout, core
 from fusekit.memory import algebra
 from fusekit.passes.base import is_view
 from fusekit.why import Reason
@@ -20,7 +20,7 @@ def alias_root(graph: Graph, tensor: NodeId) -> tuple[NodeId, Layout] | Reason:
         if is_view(graph, op):
             root = graph.operands(op)[0]
             continue
-        if root == tensor or graph.op(op).target == INPUT:
+        if root == tensor or isinstance(graph.what(op), core.Input):
             break
         if graph.op(op).target.startswith(_COPIES) and graph.layout(root).numel == graph.layout(tensor).numel:
             why = algebra.reshape(graph.layout(graph.operands(op)[0]), shape)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fusekit.domains import Allocation, MergeAxes, ReorderAxes, SplitBy, TransformBy
 from fusekit.errors import FusekitError, IllegalTransform, UnsupportedError
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, Block, Draft, Graph, Layout, Op, Operand, Symbol, Tensor
+from fusekit.ir import Block, Draft, Graph, Layout, Op, Operand, Symbol, Tensor, core
 from fusekit.memory import algebra
 from fusekit.schedule.text import parse_schedule
 from fusekit.why import Reason
@@ -58,7 +58,7 @@ def _inverse(shape: tuple[int, ...], one: TransformBy) -> tuple[str, tuple[int, 
 
 
 def _allocate(graph: Graph, draft: Draft, name: NodeId, text: str) -> None:
-    entry = next((op for op in graph.ops() if graph.op(op).target == INPUT), None)
+    entry = next((op for op in graph.ops() if isinstance(graph.what(op), core.Input)), None)
     if entry is None or name not in graph.results(entry):
         raise FusekitError(f"{name} is no input", None, f"the inputs are {', '.join(graph.inputs())}")
     layout, block = graph.layout(name), graph.block_of(name)
@@ -125,6 +125,7 @@ class _Chain:
             payload, role = Tensor(layout.dtype, layout.shape), "new" if block else "alias"
             home = block or self.block
             result = self.draft.add_tensor(payload, id=f"%{name}", block=home, layout=layout, role=role)
-        op = Op(f"aten.{name}.default", (Operand(0), *args), ROW_MAJOR if name == "clone" else ())
+        kwargs = ROW_MAJOR if name == "clone" else ()
+        op = Op(core.Call(f"aten.{name}.default", (Operand(0), *args), kwargs))
         self.draft.add_op(op, (self.at,), (result,), before=self.before)
         self.at, self.block, self.layout = result, block or self.block, layout

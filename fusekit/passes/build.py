@@ -10,7 +10,7 @@ from fusekit import ops
 from fusekit.dtypes import F32, F64, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
-from fusekit.ir import Layout, Operand
+from fusekit.ir import Layout, Operand, core
 from fusekit.passes.base import items
 from fusekit.passes.call import Call, Write
 from fusekit.passes.values import Value, Values
@@ -62,7 +62,7 @@ class Build:
 
     # ---- reductions
 
-    def reduce(self, kind: str, value: Value, dims: Sequence[int], keep: bool = True) -> Value:
+    def reduce(self, kind: core.Folding, value: Value, dims: Sequence[int], keep: bool = True) -> Value:
         """``keep``: the reduced dimensions stay, of size 1."""
         made = self.values.reduce(kind, value, dims)
         return self.kept(made, value.shape, dims) if keep else made

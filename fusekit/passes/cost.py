@@ -7,8 +7,8 @@ from functools import lru_cache
 from math import prod
 
 from fusekit.index import Form, Var, loop_vars
-from fusekit.passes.base import items
-from fusekit.passes.values import GATHER, OVERLAY, REDUCE, TAKE, WINDOW, Index, Value, broadcast_index, put, value_index
+from fusekit.ir import core
+from fusekit.passes.values import Index, InMemory, Value
 
 PULLS = 300  # distinct (value, index) pairs in one loop body
 REPEATS = 4  # times that one element of a reduction is computed over again
@@ -47,7 +47,7 @@ def cost_of(value: Value, limit: int = PULLS) -> Cost:
             cost.pulls = limit + 1
             return cost
         needs = _needs(v, index, len(seen))
-        if v.kind == REDUCE:
+        if isinstance(v.what, core.Reduce):
             _nest(cost, index, needs[0][1])
         todo.extend(needs)
     cost.pulls = min(len(seen), limit + 1)
@@ -77,32 +77,20 @@ def _free(index: Index) -> frozenset[Var]:
 
 
 def _needs(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
-    """The operands that one element takes, each with its index; ``pull`` numbers the pull."""
-    if v.kind == WINDOW:
-        return [(v.operands[0], put(value_index(v), index, v.shape))]
-    if v.kind == OVERLAY:
-        return [(v.operands[0], index), (v.operands[1], put(value_index(v), index, v.shape))]
-    if v.kind == REDUCE:
-        return [(v.operands[0], reduced_index(v, index, pull))]
-    if v.kind in (TAKE, GATHER):
-        return _looked_up(v, index, pull)
-    return [(o, broadcast_index(o.shape, index)) for o in v.operands]
+    """The operands that one element takes, each with its index.
 
+    What a reduction runs over, and where a look-up finds its position, are variables of this pull alone: ``pull``
+    numbers it.
+    """
+    what = v.what
+    if isinstance(what, InMemory):
+        return []
 
-def reduced_index(v: Value, index: Index, pull: int) -> Index:
-    """Where a reduction reads its operand: at variables of this pull alone, r<pull>_<dimension>, where it reduces."""
-    dims, outer = items(v.detail[1]) or (), iter(index)
-    own = [Form.of(Var(f"r{pull}_{d}", n)) if n != 1 else Form() for d, n in enumerate(v.operands[0].shape)]
-    return tuple(own[d] if d in dims else next(outer) for d in range(len(own)))
+    def free(dim: int) -> Form:
+        extent = v.operands[0].shape[dim]
+        if isinstance(what, core.Reduce):
+            return Form.of(Var(f"r{pull}_{dim}", extent)) if extent != 1 else Form()
+        return Form.of(Var(f"t{pull}", extent, "found"))
 
-
-def _looked_up(v: Value, index: Index, pull: int) -> list[tuple[Value, Index]]:
-    """The index tensor, and the source at a position that only the data know: a variable of this pull alone."""
-    source, positions = v.operands
-    dim = v.detail[0]
-    assert isinstance(dim, int)
-    found = Form.of(Var(f"t{pull}", source.shape[dim]))
-    inner = len(positions.shape) if v.kind == TAKE else 1
-    if v.kind == GATHER:
-        return [(positions, index), (source, (*index[:dim], found, *index[dim + 1 :]))]
-    return [(positions, index[dim : dim + inner]), (source, (*index[:dim], found, *index[dim + inner :]))]
+    found = core.reads(what, index, v.shape, [o.shape for o in v.operands], free)
+    return [(v.operands[read.operand], read.index) for read in found]

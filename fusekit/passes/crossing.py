@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from fusekit.ids import NodeId
-from fusekit.ir import Block, Draft, Graph, Layout, Op, Operand, Ordering, Tensor
-from fusekit.passes.rewrite import STORE
-from fusekit.passes.values import LOAD
+from fusekit.ir import Block, Draft, Graph, Layout, Op, Ordering, Tensor, core
 
 
 def store_once(graph: Graph, reads: Mapping[NodeId, Collection[NodeId]]) -> Graph:
@@ -28,11 +26,11 @@ def _cross(graph: Graph, draft: Draft, value: NodeId, readers: list[NodeId]) -> 
     layout = Layout.contiguous(made.shape, made.dtype)
     block = draft.add_block(Block(layout.nbytes, _device(graph), "fresh"))
     place = draft.add_tensor(made, id=f"%{name}.mem", block=block, layout=layout, role="new")
-    payload = Op(STORE, (Operand(0), Operand(1)), (("because", "another kernel reads it"),), writes=(1,))
+    payload = Op(core.Store(because="another kernel reads it"))
     after = graph.ops()[graph.position(graph.producer(value)) + 1]
     store = draft.add_op(payload, (value, place), (), id=f"^store.{name}", before=after)
     found = draft.add_tensor(Tensor(made.dtype, made.shape), id=f"%{name}.in")
-    load = draft.add_op(Op(LOAD, (Operand(0),)), (place,), (found,), id=f"^load.{name}", before=readers[0])
+    load = draft.add_op(Op(core.Load()), (place,), (found,), id=f"^load.{name}", before=readers[0])
     draft.order(store, load, Ordering(("RAW",), "same elements"))
     for reader in readers:
         for k, operand in enumerate(graph.operands(reader)):

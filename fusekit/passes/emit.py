@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fusekit.ids import NodeId
 from fusekit.ir import (
-    INPUT,
-    RETURN,
     Draft,
     Graph,
     Invariant,
     Layout,
     Op,
-    Operand,
     PassResult,
     Tensor,
+    core,
 )
 from fusekit.memory import meets, ranges_meet
 from fusekit.passes.base import is_view
-from fusekit.passes.core_ops import op_of
 from fusekit.passes.decompositions import DECOMPOSITIONS
-from fusekit.passes.lookups import CHECK, Check
+from fusekit.passes.lookups import Check
 from fusekit.passes.order import Access, Orders
-from fusekit.passes.values import APPLY, LOAD, Value
+from fusekit.passes.values import Contents, Loaded, Value
 from fusekit.passes.versions import Flush, Store
 from fusekit.why import Reason
 
@@ -47,7 +43,7 @@ class Emitter:
         for block in graph.blocks():
             self.draft.add_block(graph.block(block), id=block)
         for op in graph.ops():
-            if graph.op(op).target == INPUT:
+            if isinstance(graph.what(op), core.Input):
                 self.draft.add_op(graph.op(op), (), [self._place(t) for t in graph.results(op)], id=op)
 
     # ---- places
@@ -126,12 +122,7 @@ class Emitter:
         written: list[tuple[NodeId, Store]] = []
         for store in flush.stores:
             place = self._place_of(store.block, store.region)
-            op = Op(
-                "fk.store",
-                (Operand(0), Operand(1)),
-                (("flush", self._flushes), ("because", str(flush.reason))),
-                writes=(1,),
-            )
+            op = Op(core.Store(self._flushes, str(flush.reason)))
             node = self.draft.add_op(op, (self._value(store.value), place), id="^store", because=flush.reason)
             self._order.follow(node, store.block, store.region, write=True)
             written.append((node, store))
@@ -164,7 +155,7 @@ class Emitter:
     def check(self, check: Check, op: NodeId) -> None:
         """A look at the indices in real memory, which raises what ``op`` raises in eager."""
         place = self._place(check.index)
-        payload = Op(CHECK, (Operand(0),), check.facts, origin=self.graph.op(op).origin)
+        payload = Op(check.what, self.graph.op(op).origin)
         node = self.draft.add_op(payload, (place,), (), id="^check", because=Reason.of("check-index", op=op))
         block, layout = self._home(check.index)
         self._order.follow(node, block, layout, write=False)
@@ -173,7 +164,7 @@ class Emitter:
     def finish(self, invariants: Sequence[Invariant]) -> PassResult:
         """The return, on the places of the outputs."""
         for op in self.graph.ops():
-            if self.graph.op(op).target == RETURN:
+            if isinstance(self.graph.what(op), core.Return):
                 outputs = [self._place(self._root(t)) for t in self.graph.operands(op)]
                 self.draft.add_op(self.graph.op(op), outputs, (), id=op)
         return self.draft.finish(invariants)
@@ -197,20 +188,19 @@ class Emitter:
         return self._nodes[value.number]
 
     def _write(self, v: Value) -> NodeId:
-        if v.kind == LOAD:
-            return self._load(v)
+        if isinstance(v.what, Contents):
+            return self._load(v, v.what)
+        assert not isinstance(v.what, Loaded), "a graph's own loads are not written anew"
         operands = [self._nodes[o.number] for o in v.operands]
         line = self.graph.op(v.of).origin if v.of is not None else None
-        return self._made(v, replace(op_of(v), origin=line), operands)
+        return self._made(v, Op(v.what, line), operands)
 
-    def _load(self, v: Value) -> NodeId:
-        block, epoch, layout = v.detail
-        assert isinstance(layout, Layout) and isinstance(epoch, int) and isinstance(block, str)
-        block = NodeId(block)
+    def _load(self, v: Value, of: Contents) -> NodeId:
+        block, epoch, layout = of.block, of.epoch, of.layout
         assert epoch == self._epochs.get(block, 0), f"a stale read of {block}: epoch {epoch} is gone"
         place = self._place_of(block, layout)
         tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=f"{place}.in")
-        node = self.draft.add_op(Op(LOAD, (Operand(0),)), (place,), (tensor,), id="^load")
+        node = self.draft.add_op(Op(core.Load()), (place,), (tensor,), id="^load")
         self._order.follow(node, block, layout, write=False)
         self._order.read(node, block, layout)
         return tensor
@@ -218,7 +208,7 @@ class Emitter:
     def _made(self, v: Value, op: Op, operands: list[NodeId]) -> NodeId:
         name = op.target.split(".")[1]
         wanted = f"%{name}" if f"%{name}" not in self._wanted else f"%{name}.v"
-        whole = v.of is not None and v.kind == APPLY and not _is_part(self.graph.op(v.of).target)
+        whole = v.of is not None and isinstance(v.what, core.Call) and not _is_part(self.graph.op(v.of).target)
         if v.of is not None and whole:
             results = self.graph.results(v.of)
             if results and results[0] not in self._wanted and results[0] not in self.draft:

@@ -16,13 +16,11 @@ from typing import ClassVar
 
 from fusekit.ids import NodeId
 from fusekit.index import Div, Form, Mod
-from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult, is_tuple
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult, core
 from fusekit.passes.base import is_value_op
-from fusekit.passes.rewrite import STORE
-from fusekit.passes.values import BITS, CAST, FILL, IOTA, LOAD, OVERLAY, REDUCE, WINDOW
 from fusekit.why import Reason
 
-FREE = (LOAD, FILL, IOTA)
+FREE = core.Load | core.Fill | core.Iota
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Forward:
                 if isinstance(found, Reason):
                     draft.decline((op,), found)
         for op, chain in work.chains.items():
-            if graph.op(op).target not in FREE:
+            if not isinstance(graph.what(op), FREE):
                 draft.replace(op, replace(graph.op(op), forward=True))
                 if reason := work.arrives(op, chain):
                     draft.note((op,), reason, (chain.source,))
@@ -71,12 +69,12 @@ class _Forward:
 
     def step(self, op: NodeId) -> Reason | None:
         """Takes the op into a chain; or why a chain stops in front of it, where one came so far."""
-        target = self.graph.op(op).target
-        if target in FREE:
+        what = self.graph.what(op)
+        if isinstance(what, FREE):
             return self._begin(op)
         sources = dict.fromkeys(self.graph.operands(op))
         before = [self.chains.get(self.graph.producer(t)) for t in sources]
-        if len(before) != 1 or before[0] is None or target in (REDUCE, OVERLAY):
+        if len(before) != 1 or before[0] is None or isinstance(what, core.Reduce | core.Overlay):
             return None
         found = self._grown(op, before[0], next(iter(sources)))
         if isinstance(found, _Chain):
@@ -85,7 +83,7 @@ class _Forward:
         return found
 
     def _begin(self, op: NodeId) -> Reason | None:
-        if self.graph.op(op).target != LOAD:
+        if not isinstance(self.graph.what(op), core.Load):
             self.chains[op] = _Chain(op, 0)
             return None
         (place,) = self.graph.operands(op)
@@ -98,25 +96,25 @@ class _Forward:
 
     def _grown(self, op: NodeId, chain: _Chain, source: NodeId) -> _Chain | Reason:
         """The chain with this op at its end."""
-        payload, made = self.graph.op(op), self.graph.results(op)[0]
+        what, made = self.graph.what(op), self.graph.results(op)[0]
         longer = replace(chain, ops=chain.ops + 1)
-        if payload.target == WINDOW:
-            kind = view_kind(payload.kwarg("index"), self.graph.tensor(source).shape, self.graph.tensor(made).shape)
+        if isinstance(what, core.Window):
+            kind = view_kind(what.index, self.graph.tensor(source).shape, self.graph.tensor(made).shape)
             if kind in ("slice", "split"):
                 return Reason.of("may-not-travel", kind=kind)
             longer = replace(longer, repeats=chain.repeats or kind == "expand")
-        elif chain.repeats and payload.target not in (CAST, BITS):
-            return Reason.of("would-repeat", op=payload.target)
+        elif chain.repeats and not isinstance(what, core.Cast | core.Bits):
+            return Reason.of("would-repeat", op=what.target)
         return self._stop(op, chain, made) or longer
 
     def _stop(self, op: NodeId, chain: _Chain, made: NodeId) -> Reason | None:
         """Why the value stays where it is made: it is in memory anyway, or that is cheaper."""
         users = self.graph.users(made)
         for user in users:
-            if self.graph.op(user).target == STORE:
+            if isinstance(self.graph.what(user), core.Store):
                 place = self.graph.operands(user)[1]
-                calls = [u for u in self.graph.users(place) if self.graph.op(u).target != STORE]
-                calls = [u for u in calls if not self.graph.op(u).target.startswith("fk.")]
+                calls = [u for u in self.graph.users(place) if not isinstance(self.graph.what(u), core.Store)]
+                calls = [u for u in calls if isinstance(self.graph.what(u), core.Call)]
                 if calls:
                     return Reason.of("taken-from-memory", op=self.graph.op(calls[0]).target)
                 return Reason.of("is-stored", place=place)
@@ -140,11 +138,9 @@ class _Forward:
         return Reason.of("forwarded", **facts)
 
 
-def view_kind(index: object, source: tuple[int, ...], shape: tuple[int, ...]) -> str:
+def view_kind(index: core.Index, source: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """permute (also broadcast, squeeze and reshapes that merge), expand, split, or slice (anything else)."""
-    assert is_tuple(index)
-    forms = [form for form in index if isinstance(form, Form)]
-    for form, n in zip(forms, source, strict=True):
+    for form, n in zip(index, source, strict=True):
         if n == 1:
             continue
         if len(form.terms) > 1 and form.bounds == (0, n - 1):

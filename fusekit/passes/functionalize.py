@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from fusekit import dtypes, ops
 from fusekit.ids import NodeId
-from fusekit.ir import FUNCTIONAL, INPUT, PROGRAM, RETURN, Graph, Invariant, Layout, Operand, PassResult, is_tuple
+from fusekit.ir import FUNCTIONAL, PROGRAM, Graph, Invariant, Layout, Operand, PassResult, core, is_tuple
 from fusekit.memory import Item, goes_at_once, meets, nested, rows_meet
 from fusekit.ops.extern import raises_on_data
 from fusekit.passes import cost
@@ -28,7 +28,7 @@ from fusekit.passes.decompositions import DECOMPOSITIONS
 from fusekit.passes.emit import Emitter
 from fusekit.passes.lookups import Check, Step
 from fusekit.passes.movement import RULES
-from fusekit.passes.values import LOAD, OVERLAY, WINDOW, Value, Values
+from fusekit.passes.values import InMemory, Value, Values
 from fusekit.passes.versions import Memory
 from fusekit.why import Reason
 
@@ -59,7 +59,7 @@ class Functionalize:
     def __call__(self, graph: Graph) -> PassResult:
         work = _Walk(graph, self)
         for work.now, op in enumerate(graph.ops()):
-            if graph.op(op).target not in (INPUT, RETURN):
+            if not isinstance(graph.what(op), core.Input | core.Return):
                 work.step(op)
         work.now = len(graph.ops())
         work.memory.flush(work.kept, Reason.of("flush-end"), through=work.outputs())
@@ -249,11 +249,11 @@ class _Walk:
     def _explain_reads(self, write: Write, operands: tuple[Value, ...]) -> None:
         """Reads that another op's write answers: through an alias, whole or in part."""
         for place, value in zip(write.reads, operands, strict=True):
-            made = value.operands[-1] if value.kind in (WINDOW, OVERLAY) else value
+            made = value.operands[-1] if isinstance(value.what, core.Window | core.Overlay) else value
             named = self.graph.has_producer(place) and self.graph.producer(place)
-            if made.of is None or value.kind == LOAD or made.of == named or self.values.current is None:
+            if made.of is None or isinstance(value.what, InMemory) or made.of == named or self.values.current is None:
                 continue
-            name = "read-composed" if value.kind == OVERLAY else "read-forwarded"
+            name = "read-composed" if isinstance(value.what, core.Overlay) else "read-forwarded"
             self.emitter.draft.note((self.values.current,), Reason.of(name, writer=made.of), (place,))
 
     def _heaviness(self, value: Value) -> Reason | None:

@@ -11,47 +11,33 @@ from dataclasses import dataclass
 
 from fusekit.dtypes import I32, I64
 from fusekit.ids import NodeId
-from fusekit.ir import Operand
+from fusekit.ir import Operand, core
 from fusekit.passes.base import items
 from fusekit.passes.build import Build, dtype_of, is_empty, shape_of, write
 from fusekit.passes.call import Call, Write
-from fusekit.passes.values import FILL, IOTA, WINDOW, Value
-
-CHECK = "fk.check_index"
+from fusekit.passes.values import Value
 
 
 @dataclass(frozen=True)
 class Check:
-    """Every element of ``index`` must be in ``[0, size)``, or be ``ignore``, or, if it ``wraps``, in ``[-size, 0)``.
-
-    ``name`` is the op whose error it is, ``error`` that error's class; ``dim`` stands in its text.
-    """
+    """``what`` every element of ``index`` must meet before it is looked up."""
 
     index: NodeId
-    size: int
-    dim: int
-    name: str
-    error: str = "IndexError"
-    wraps: bool = False
-    ignore: int | None = None
-
-    @property
-    def facts(self) -> tuple[tuple[str, object], ...]:
-        """The arguments of the op in the graph."""
-        found = (("size", self.size), ("dim", self.dim), ("of", self.name), ("error", self.error))
-        wraps = (("wraps", True),) if self.wraps else ()
-        return (*found, *wraps, *((("ignore", self.ignore),) if self.ignore is not None else ()))
+    what: core.CheckIndex
 
     def always_holds(self, value: Value) -> bool:
         """Are the indices numbers that the program itself made, all in bounds?"""
-        while value.kind == WINDOW:
+        while isinstance(value.what, core.Window):
             value = value.operands[0]
-        numbers = [n for n in value.detail if isinstance(n, int)]
-        if value.kind not in (FILL, IOTA) or len(numbers) != len(value.detail):
-            return False
-        start, step = (*numbers, 0)[:2]
-        ends = (start, start + step * (max(value.numel, 1) - 1))
-        return all((-self.size if self.wraps else 0) <= end < self.size for end in ends)
+        match value.what:
+            case core.Fill(int(start)):
+                ends = (start,)
+            case core.Iota(int(start), int(step)):
+                ends = (start, start + step * (max(value.numel, 1) - 1))
+            case _:
+                return False
+        size = self.what.size
+        return all((-size if self.what.wraps else 0) <= end < size for end in ends)
 
 
 Step = Write | Check
@@ -64,9 +50,9 @@ def _taken(call: Call, source: NodeId, index: NodeId, dim: int, check: Check) ->
         return None
 
     def body(b: Build, r: list[Value]) -> Value:
-        at = b.values.spread(r[1], r[1].shape or (1,)) if check.name == "index_select" else r[1]
-        if check.wraps:
-            at = b.where(b("lt.Scalar", at, 0), b.add(at, check.size), at)
+        at = b.values.spread(r[1], r[1].shape or (1,)) if check.what.of == "index_select" else r[1]
+        if check.what.wraps:
+            at = b.where(b("lt.Scalar", at, 0), b.add(at, check.what.size), at)
         return b.values.take(r[0], at, dim)
 
     return check, write(call, 0, body, source, index)
@@ -77,7 +63,7 @@ def embedding(call: Call) -> tuple[Step, ...] | None:
     if weight is None or index is None:
         return None
     size = shape_of(call, weight)[0]
-    return _taken(call, weight, index, 0, Check(index, size, 0, "embedding"))
+    return _taken(call, weight, index, 0, Check(index, core.CheckIndex(size, 0, "embedding")))
 
 
 def index_select(call: Call) -> tuple[Step, ...] | None:
@@ -88,7 +74,7 @@ def index_select(call: Call) -> tuple[Step, ...] | None:
     shape = shape_of(call, source)
     dim %= len(shape)
     error = "RuntimeError" if dim == 1 else "IndexError"
-    return _taken(call, source, index, dim, Check(index, shape[dim], dim, "index_select", error))
+    return _taken(call, source, index, dim, Check(index, core.CheckIndex(shape[dim], dim, "index_select", error)))
 
 
 def index(call: Call) -> tuple[Step, ...] | None:
@@ -103,7 +89,7 @@ def index(call: Call) -> tuple[Step, ...] | None:
         return None
     dim, at = found[0]
     size = shape_of(call, source)[dim]
-    return _taken(call, source, at, dim, Check(at, size, dim, "index", wraps=True))
+    return _taken(call, source, at, dim, Check(at, core.CheckIndex(size, dim, "index", wraps=True)))
 
 
 def gather(call: Call) -> tuple[Step, ...] | None:
@@ -116,7 +102,7 @@ def gather(call: Call) -> tuple[Step, ...] | None:
     if not shape or 0 in shape or len(shape_of(call, at)) != len(shape) or dtype_of(call, at) not in (I32, I64):
         return None
     dim %= len(shape)
-    check = Check(at, shape[dim], dim, "gather", "RuntimeError")
+    check = Check(at, core.CheckIndex(shape[dim], dim, "gather", "RuntimeError"))
     return check, write(call, 0, lambda b, r: b.values.gather(r[0], r[1], dim), source, at)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusekit.dtypes import F16, I64
+from fusekit.ir import core
 from fusekit.passes.build import Build, dtype_of, is_empty, shape_of, sparse, write
 from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.lookups import Check, Step
@@ -155,7 +156,8 @@ def nll_loss(call: Call) -> tuple[Step, ...] | None:
         return None
     assert isinstance(reduction, int)
     picked = _Picked(0 if len(shape) == 1 else 1, ignore, reduction)
-    check = Check(target, shape[picked.dim], picked.dim, call.op.target.split(".")[1], ignore=ignore)
+    name = call.op.target.split(".")[1]
+    check = Check(target, core.CheckIndex(shape[picked.dim], picked.dim, name, ignore=ignore))
     output, reads = sparse([target, source, weight], picked.output)
     total, _ = sparse([target, source, weight], picked.weight)
     return check, write(call, 0, output, *reads), write(call, 1, total, *reads)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import TypeGuard
 
 from fusekit.dtypes import DType
 from fusekit.index import Form, loop_vars
-from fusekit.ir import Layout, Number, Operand
+from fusekit.ir import Layout, Number, Operand, core
 from fusekit.memory.algebra import narrow
 from fusekit.passes.base import items
 from fusekit.passes.call import Call, Make, Rule, Write
@@ -23,12 +24,12 @@ def _same(values: Values, reads: Sequence[Value], region: Layout) -> Value:
     return reads[0]
 
 
-def constant(number: object) -> Make:
+def constant(number: core.Scalar) -> Make:
     """The number, converted to the region's dtype as ``fill_`` converts it."""
     return lambda values, reads, region: values.fill(number, region.shape, region.dtype)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[bool | int | float | Number]:
     return isinstance(value, (bool, int, float, Number))
 
 
@@ -63,8 +64,9 @@ def _empty(call: Call) -> tuple[Write, ...]:
 
 
 def arange(call: Call) -> tuple[Write, ...] | None:
-    numbers = [a for a in call.op.args if not isinstance(a, DType)]
-    if not all(type(n) is int for n in numbers) or call.layout(call.results[0]).dtype.is_floating:
+    given = [a for a in call.op.args if not isinstance(a, DType)]
+    numbers = [n for n in given if isinstance(n, int) and not isinstance(n, bool)]
+    if len(numbers) != len(given) or call.layout(call.results[0]).dtype.is_floating:
         return None
     start = numbers[0] if len(numbers) > 1 else 0
     step = numbers[2] if len(numbers) > 2 else 1

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult, core
 from fusekit.memory import Kind, relate
 from fusekit.passes import cost
 from fusekit.passes.base import is_view
-from fusekit.passes.rewrite import STORE, Rewriter
-from fusekit.passes.values import WINDOW, Value, value_index
+from fusekit.passes.rewrite import Rewriter
+from fusekit.passes.values import Value
 from fusekit.why import Reason
 
 
@@ -114,7 +114,7 @@ class _Aliases:
 
     def _is_needed(self, value: Value, group: list[NodeId]) -> bool:
         """Does anything but the stores of this block need a view in its own shape?"""
-        return value.kind == WINDOW and not set(self.rewriter.users(value)) <= set(group)
+        return isinstance(value.what, core.Window) and not set(self.rewriter.users(value)) <= set(group)
 
     def _up(self, tensor: NodeId) -> Iterator[NodeId]:
         """The tensor, what it is a view of, and so on."""
@@ -138,16 +138,16 @@ class _Aliases:
 
 def _weight(value: Value) -> int:
     """What the index of a view costs."""
-    return sum(map(cost.heaviness, value_index(value))) if value.kind == WINDOW else 0
+    return sum(map(cost.heaviness, value.what.index)) if isinstance(value.what, core.Window) else 0
 
 
 def _last_stores(graph: Graph) -> dict[NodeId, list[NodeId]]:
     """The stores of each block that the program makes, by block: those of its last flush."""
-    stores = [op for op in graph.ops() if graph.op(op).target == STORE]
-    last = max((flush for op in stores if isinstance(flush := graph.op(op).kwarg("flush"), int)), default=None)
+    flushes = {op: what.flush for op in graph.ops() if isinstance(what := graph.op(op).what, core.Store)}
+    last = max((flush for flush in flushes.values() if flush is not None), default=None)
     found: dict[NodeId, list[NodeId]] = {}
-    for op in stores:
+    for op, flush in flushes.items():
         block = graph.block_of(graph.operands(op)[1])
-        if block is not None and graph.block(block).kind == "fresh" and graph.op(op).kwarg("flush") == last:
+        if block is not None and graph.block(block).kind == "fresh" and flush == last:
             found.setdefault(block, []).append(op)
     return found

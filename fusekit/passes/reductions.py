@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isinf
+from math import isinf
 
 from fusekit.dtypes import BOOL, I64, DType
 from fusekit.index import Form, loop_vars
+from fusekit.ir import core
 from fusekit.passes.build import Body, Build, count, dims_of, dtype_of, is_empty, shape_of, write
 from fusekit.passes.call import Call, Rule, Write
 from fusekit.passes.values import Value
@@ -79,7 +80,7 @@ def product(call: Call) -> Writes:
     return (write(call, 0, body, call.operands[0]),)
 
 
-def _picked(kinds: Sequence[str], position: int = 1) -> Rule:
+def _picked(kinds: Sequence[core.Folding], position: int = 1) -> Rule:
     """One result for each kind, of the operand as it is. Nothing has no extreme: eager raises."""
 
     def rule(call: Call) -> Writes:
@@ -93,18 +94,18 @@ def _picked(kinds: Sequence[str], position: int = 1) -> Rule:
     return rule
 
 
-def _as_it_is(kind: str, span: Span) -> Body:
+def _as_it_is(kind: core.Folding, span: Span) -> Body:
     return lambda b, r: _extreme(b, kind, r[0], span)
 
 
-def _extreme(b: Build, kind: str, x: Value, span: Span) -> Value:
+def _extreme(b: Build, kind: core.Folding, x: Value, span: Span) -> Value:
     """The largest or smallest, or where it is first: the least position that holds it, or NaN where there is one.
 
     A kernel finds the least of positions in vectors, and a pair of extreme and position one element after the other.
     """
-    if not kind.startswith("arg"):
+    if kind not in ("argmax", "argmin"):
         return b.reduce(kind, x, span.dims, span.keep)
-    found = b("eq.Tensor", x, b.reduce(kind.removeprefix("arg"), x, span.dims))
+    found = b("eq.Tensor", x, b.reduce("max" if kind == "argmax" else "min", x, span.dims))
     if x.dtype.is_floating:
         found = b("bitwise_or.Tensor", found, b("ne.Tensor", x, x))
     at = _positions(b, x, span.dims)
@@ -120,7 +121,7 @@ def _positions(b: Build, x: Value, dims: Sequence[int]) -> Value:
     return b.values.window(b.values.iota(0, 1, count(x.shape, dims), I64), (flat,), shape)
 
 
-def _tested(kind: str) -> Rule:
+def _tested(kind: core.Folding) -> Rule:
     def rule(call: Call) -> Writes:
         span = Span.of(call, default=not call.op.target.endswith(".dims"))
         if span is None:
@@ -176,7 +177,7 @@ def vector_norm(call: Call) -> Writes:
         x = _accumulated(b, r[0], wanted)
         if order == 2 and span.size != 1:
             return b("sqrt.default", b.sum(b.square(x), span.dims, span.keep))
-        kind = {inf: "max", -inf: "min"}.get(order, "sum")
+        kind = "sum" if not isinf(order) else "max" if order > 0 else "min"
         return b.reduce(kind, b("abs.default", x), span.dims, span.keep)
 
     return (write(call, 0, body, call.operands[0]),)

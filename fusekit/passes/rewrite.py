@@ -8,13 +8,10 @@ from dataclasses import replace
 from fusekit.dtypes import DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
-from fusekit.ir import Graph, Layout, Op, Operand, Tensor
+from fusekit.ir import Graph, Layout, Op, Origin, Tensor, core
 from fusekit.passes.base import is_value_op
-from fusekit.passes.core_ops import op_of, value_of
-from fusekit.passes.values import LOAD, Value, Values
+from fusekit.passes.values import InMemory, Loaded, Value, Values
 from fusekit.why import Reason
-
-STORE = "fk.store"
 
 
 class Rewriter:
@@ -31,11 +28,21 @@ class Rewriter:
         for op in graph.ops():
             if is_value_op(graph, op):
                 (result,) = graph.results(op)
-                value = value_of(self.values, graph, op, tuple(self._value[t] for t in graph.operands(op) if t in self))
+                value = self._value_of(op, result)
                 self._value[result] = value
                 self._tensor.setdefault(value.number, result)
                 self._same.setdefault(value.number, []).append(result)
                 self._place[result] = graph.position(op)
+
+    def _value_of(self, op: NodeId, result: NodeId) -> Value:
+        """What an op makes, just as it stands there; a load is known by its id."""
+        what, made = self.graph.op(op).what, self.graph.tensor(result)
+        operands = tuple(self._value[t] for t in self.graph.operands(op) if t in self)
+        self.values.current = op
+        if isinstance(what, core.Load):
+            return self.values.raw(Loaded(op), operands, made.shape, made.dtype)
+        assert not isinstance(what, core.Effect), f"{op} makes no value"
+        return self.values.raw(what, operands, made.shape, made.dtype)
 
     def __contains__(self, tensor: object) -> bool:
         return tensor in self._value
@@ -74,14 +81,14 @@ class Rewriter:
         after = self.graph.ops()[self.graph.position(last) + 1]
         place = self.draft.add_tensor(Tensor(like.dtype, like.shape), id="%whole", block=block, layout=whole)
         made = self.draft.add_tensor(Tensor(like.dtype, like.shape), id=f"{place}.in")
-        op = self.draft.add_op(Op(LOAD, (Operand(0),)), (place,), (made,), id="^load", before=after)
+        op = self.draft.add_op(Op(core.Load()), (place,), (made,), id="^load", before=after)
         for first, then, ordering in self.graph.orderings():
             if first in ops:
                 self.draft.order(op, then, ordering)
             elif then in ops:
                 self.draft.order(first, op, ordering)
         self.values.current, current = op, self.values.current
-        value = self.values.raw(LOAD, (op,), (), like.shape, like.dtype)
+        value = self.values.raw(Loaded(op), (), like.shape, like.dtype)
         self.values.current, self._loads[op] = current, (block, whole)
         self._value[made], self._tensor[value.number] = value, made
         self._place[made] = self.graph.position(last)
@@ -90,7 +97,7 @@ class Rewriter:
     def same_load(self, block: NodeId, layout: Layout, ops: Sequence[NodeId]) -> Value | None:
         """A load of the graph of this layout that comes no later than the loads ``ops`` and sees the same memory."""
         for op in self.graph.ops()[: max(map(self.graph.position, ops)) + 1]:
-            if self.graph.op(op).target == LOAD:
+            if isinstance(self.graph.op(op).what, core.Load):
                 (place,) = self.graph.operands(op)
                 is_same = self.graph.block_of(place) == block and self.graph.layout(place) == layout
                 if is_same and not is_written_between(self.graph, block, (*ops, op)):
@@ -118,11 +125,10 @@ class Rewriter:
         return made[value.number]
 
     def _write(self, v: Value, operands: list[NodeId], before: NodeId, limit: int) -> NodeId:
-        name = v.kind if v.kind.startswith("fk.") else op_of(v).target
-        name = name.split(".")[1]
+        name = op_of(v).target.split(".")[1]
         line = self.graph.op(v.of).origin if v.of is not None and v.of in self.graph else None
         tensor = self.draft.add_tensor(Tensor(v.dtype, v.shape), id=f"%{name}")
-        self.draft.add_op(replace(op_of(v), origin=line), operands, (tensor,), id=f"^{name}", before=before)
+        self.draft.add_op(op_of(v, line), operands, (tensor,), id=f"^{name}", before=before)
         self._tensor.setdefault(v.number, tensor)
         self._value[tensor] = v
         self._place.setdefault(tensor, limit - 1)
@@ -136,7 +142,7 @@ class Rewriter:
         for one in self._same[old.number] if node is None else (node,):
             op = self.graph.producer(one)
             self.draft.set_operands(op, [self.tensor(operand, op) for operand in new.operands])
-            self.draft.replace(op, replace(op_of(new), origin=self.graph.op(op).origin))
+            self.draft.replace(op, op_of(new, self.graph.op(op).origin))
             self.draft.replace(one, replace(self.graph.tensor(one), dtype=new.dtype, shape=new.shape))
             self._value[one] = new
             if self._tensor.get(old.number) == one:
@@ -157,6 +163,12 @@ class Rewriter:
             self.draft.rewire(op, 1, place)
         if because is not None:
             self.draft.note((op,), because)
+
+
+def op_of(value: Value, origin: Origin | None = None) -> Op:
+    """The op that makes a value of its operands."""
+    assert not isinstance(value.what, InMemory), f"{value} is loaded, not made"
+    return Op(value.what, origin)
 
 
 def layout_at(address: Form, shape: Sequence[int], dtype: DType) -> Layout | None:

@@ -7,10 +7,10 @@ from math import prod
 
 from fusekit import dtypes
 from fusekit.dtypes import DType
-from fusekit.index import Form, Var, loop_vars
-from fusekit.ir import Guard, is_tuple
+from fusekit.index import Form, Var, loop_vars, put
+from fusekit.ir import Guard, core
 from fusekit.passes.rewrite import Rewriter
-from fusekit.passes.values import APPLY, CAST, LOAD, OVERLAY, WINDOW, Value, put, value_index
+from fusekit.passes.values import InMemory, Value
 from fusekit.why import Reason
 
 Simpler = tuple[Value, Reason]
@@ -19,6 +19,7 @@ Part = tuple[Value, tuple[Form, ...], tuple[Guard, ...]]
 """What an overlay puts, at which index, where."""
 
 DIGITS = {dtypes.F16: 11, dtypes.BF16: 8, dtypes.F32: 24, dtypes.F64: 53}  # of the significand
+COMPUTED = core.Call | core.Cast
 INVOLUTIONS = ("aten.neg.default", "aten.bitwise_not.default")
 
 
@@ -39,8 +40,8 @@ def _cast(v: Value) -> Value | None:
     """What a cast is of; None for anything else."""
     if len(v.operands) != 1 or v.operands[0].dtype == v.dtype or v.operands[0].shape != v.shape:
         return None
-    is_copy = v.kind == APPLY and v.detail[0] == "aten._to_copy.default"
-    return v.operands[0] if v.kind == CAST or is_copy else None
+    is_copy = isinstance(v.what, core.Call) and v.what.target == "aten._to_copy.default"
+    return v.operands[0] if isinstance(v.what, core.Cast) or is_copy else None
 
 
 def holds(wide: DType, narrow: DType) -> bool:
@@ -58,49 +59,50 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 def pairs(rewriter: Rewriter, v: Value) -> Simpler | None:
     """``-(-x)`` is x, with every sign of zero and NaN; so are two ``not``."""
-    if v.kind != APPLY or len(v.operands) != 1:
+    if not isinstance(v.what, core.Call) or len(v.operands) != 1:
         return None
-    target, inner = v.detail[0], v.operands[0]
-    if inner.kind != APPLY or inner.detail[0] != target:
+    target, inner = v.what.target, v.operands[0]
+    if not isinstance(inner.what, core.Call) or inner.what.target != target:
         return None
     if (inner.operands[0].dtype, inner.operands[0].shape) != (v.dtype, v.shape):  # a scalar may have grown on the way
         return None
     if target in INVOLUTIONS or (target == "aten.logical_not.default" and v.dtype == dtypes.BOOL):
-        return inner.operands[0], Reason.of("undone-twice", op=str(target))
+        return inner.operands[0], Reason.of("undone-twice", op=target)
     return None
 
 
 def repeats(rewriter: Rewriter, v: Value) -> Simpler | None:
     """An op on one tensor, of a view that has more elements than the tensor: the op goes in front."""
-    if v.kind not in (APPLY, CAST) or len(set(v.operands)) != 1 or v.operands[0].kind != WINDOW:
+    if not isinstance(v.what, COMPUTED) or len(set(v.operands)) != 1 or not isinstance(v.operands[0].what, core.Window):
         return None
-    view = v.operands[0]
+    view, index = v.operands[0], v.operands[0].what.index
     source = view.operands[0]
     if prod(source.shape) >= prod(view.shape) or v.shape != view.shape or not source.shape:
         return None
-    made = rewriter.values.raw(v.kind, v.detail, (source,) * len(v.operands), source.shape, v.dtype)
-    what = str(v.detail[0]) if v.kind == APPLY else CAST
-    reason = Reason.of("before-repeat", op=what, few=prod(source.shape), many=prod(view.shape))
-    moved = rewriter.values.window(made, value_index(view), view.shape)
+    made = rewriter.values.raw(v.what, (source,) * len(v.operands), source.shape, v.dtype)
+    reason = Reason.of("before-repeat", op=v.what.target, few=prod(source.shape), many=prod(view.shape))
+    moved = rewriter.values.window(made, index, view.shape)
     return None if moved is v else (moved, reason)  # a view moves below a cast again
 
 
 def windows(rewriter: Rewriter, v: Value) -> Simpler | None:
     """A view of a view, or one that changes nothing."""
-    if v.kind != WINDOW:
+    if not isinstance(v.what, core.Window):
         return None
-    made = rewriter.values.window(v.operands[0], value_index(v), v.shape)
+    made = rewriter.values.window(v.operands[0], v.what.index, v.shape)
     return None if made is v else (made, Reason.of("views-joined"))
 
 
 def views_first(rewriter: Rewriter, v: Value) -> Simpler | None:
     """A squeeze, an unsqueeze or a permute of what is computed element by element, where the operands' own views undo
     it."""
-    if v.kind != WINDOW or v.operands[0].kind not in (APPLY, CAST) or v.numel != v.operands[0].numel:
+    if not isinstance(v.what, core.Window) or not isinstance(v.operands[0].what, COMPUTED):
         return None
-    if not all(form == Form() or form in loop_vars(v.shape) for form in value_index(v)):
+    if v.numel != v.operands[0].numel:
         return None
-    made = _below(rewriter, v.operands[0], value_index(v), v.shape)
+    if not all(form == Form() or form in loop_vars(v.shape) for form in v.what.index):
+        return None
+    made = _below(rewriter, v.operands[0], v.what.index, v.shape)
     if made is None or _views(made) >= _views(v):
         return None
     return made, Reason.of("view-undone", shape=str(list(v.shape)))
@@ -109,32 +111,35 @@ def views_first(rewriter: Rewriter, v: Value) -> Simpler | None:
 def _below(rewriter: Rewriter, v: Value, index: tuple[Form, ...], shape: tuple[int, ...]) -> Value | None:
     """``v`` at ``index``, computed of its operands at ``index``; None where something else needs what is computed."""
     values = rewriter.values
-    if v.kind == LOAD:
+    if isinstance(v.what, InMemory):
         return rewriter.load(rewriter.loaded(v)[1].address(index), values.window(v, index, shape), (v,))
-    if v.kind not in (APPLY, CAST):
+    if not isinstance(v.what, COMPUTED):
         return values.window(v, index, shape)
     node = rewriter.node(v)
     if node is None or len(rewriter.graph.users(node)) != 1 or any(o.shape not in ((), v.shape) for o in v.operands):
         return None
     operands = [o if not o.shape else _below(rewriter, o, index, shape) for o in v.operands]
     known = tuple(o for o in operands if o is not None)
-    return values.raw(v.kind, v.detail, known, shape, v.dtype) if len(known) == len(operands) else None
+    return values.raw(v.what, known, shape, v.dtype) if len(known) == len(operands) else None
 
 
 def _views(v: Value) -> int:
     """Views that a value is computed through."""
-    return (v.kind == WINDOW) + (sum(map(_views, v.operands)) if v.kind in (APPLY, CAST, WINDOW) else 0)
+    through = isinstance(v.what, COMPUTED | core.Window)
+    return isinstance(v.what, core.Window) + (sum(map(_views, v.operands)) if through else 0)
 
 
 def parts(rewriter: Rewriter, v: Value) -> Simpler | None:
     """Parts of one tensor put together again as they were."""
-    if v.kind != OVERLAY:
+    if not isinstance(v.what, core.Overlay):
         return None
     base, found = _parts_of(v)
     source, index, _ = found[0]
     if any((s, i) != (source, index) for s, i, _ in found):
         return _loaded(rewriter, v, found)
-    below = (base.operands[0], value_index(base)) if base.kind == WINDOW else (base, loop_vars(v.shape))
+    below = (base, loop_vars(v.shape))
+    if isinstance(base.what, core.Window):
+        below = (base.operands[0], base.what.index)
     if below != (source, index) and not _covers([where for _, _, where in found]):
         return None
     return rewriter.values.window(source, index, v.shape), Reason.of("parts-of-one", parts=len(found))
@@ -143,19 +148,20 @@ def parts(rewriter: Rewriter, v: Value) -> Simpler | None:
 def _parts_of(v: Value) -> tuple[Value, list[Part]]:
     """What lies below a chain of overlays, and the chain, last one first."""
     found: list[Part] = []
-    while v.kind == OVERLAY:
-        value, index, where = v.operands[1], value_index(v), v.detail[1]
-        assert is_tuple(where)
-        if value.kind == WINDOW:
-            value, index = value.operands[0], put(value_index(value), index, value.shape)
-        found.append((value, index, tuple(g for g in where if isinstance(g, Guard))))
+    while isinstance(v.what, core.Overlay):
+        value, index = v.operands[1], v.what.index
+        if isinstance(value.what, core.Window):
+            value, index = value.operands[0], put(value.what.index, index, value.shape)
+        found.append((value, index, v.what.where))
         v = v.operands[0]
     return v, found
 
 
 def _loaded(rewriter: Rewriter, v: Value, found: list[Part]) -> Simpler | None:
     """Parts that were loaded each for itself, and lie in memory as they are put together: a load of the whole."""
-    if any(s.kind != LOAD or s.dtype != v.dtype for s, _, _ in found) or not _covers([w for _, _, w in found]):
+    if any(not isinstance(s.what, InMemory) or s.dtype != v.dtype for s, _, _ in found) or not _covers(
+        [w for _, _, w in found]
+    ):
         return None
     loads = [(rewriter.loaded(s), index) for s, index, _ in found]
     addresses = {(block, layout.address(index)) for (block, layout), index in loads}

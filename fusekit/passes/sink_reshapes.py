@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
-from fusekit.ir import FUNCTIONAL, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, Layout, Op, Operand, PassResult, Tensor, core
 from fusekit.memory import algebra
-from fusekit.passes.rewrite import STORE, Rewriter
+from fusekit.passes.rewrite import Rewriter
 from fusekit.passes.spaces import Groups, groups, merged_index, split_index, split_shape
-from fusekit.passes.values import APPLY, BITS, CAST, FILL, LOAD, WINDOW, Value, value_index
+from fusekit.passes.values import InMemory, Value
 from fusekit.why import Reason
 
 
@@ -33,7 +33,7 @@ class SinkReshapes:
     def __call__(self, graph: Graph) -> PassResult:
         work = _Sink(graph, Rewriter(graph, self.name))
         for store in graph.ops():
-            if graph.op(store).target == STORE and store not in work.done:
+            if isinstance(graph.what(store), core.Store) and store not in work.done:
                 work.store(store)
         work.rewriter.draft.sweep()
         return work.rewriter.draft.finish(self.ensures)
@@ -59,9 +59,9 @@ class _Cone:
             v = todo.pop()
             if v.number not in self.values:
                 self.values[v.number] = v
-                if v.kind in (APPLY, CAST, BITS):
+                if isinstance(v.what, core.Elementwise):
                     todo += v.operands
-                elif v.kind == WINDOW and v.shape == value.shape and _divisions(v):
+                elif isinstance(v.what, core.Window) and v.shape == value.shape and _divisions(v):
                     self.reshapes.append(v)
 
 
@@ -95,31 +95,32 @@ class _Sink:
             because = Reason.of("sink-divides", operand=respaced.costs, shape=str(list(target.operands[0].shape)))
             self.rewriter.draft.decline((store,), because)
             return
-        computed = [v for v in cone.values.values() if v.kind in (APPLY, CAST, BITS)]
+        computed = [v for v in cone.values.values() if isinstance(v.what, core.Elementwise)]
         for v in sorted(computed, key=lambda v: v.number):
             self.rewriter.turn(v, respaced(v))
         for one, value in values.items():
             self._sink(one, value, target)
 
     def _merges(self, view: Value) -> bool:
-        return value_index(view) == merged_index(view.operands[0].shape, view.shape)
+        merged = merged_index(view.operands[0].shape, view.shape)
+        return merged is not None and view.what == core.Window(merged)
 
     def _close(self, cone: _Cone, shape: tuple[int, ...]) -> NodeId | None:
         """Take in every store that needs a value of the cone; what else needs one, if anything does."""
         todo = list(cone.values.values())
         while todo:
             value = todo.pop()
-            if value.kind not in (APPLY, CAST, BITS) and value not in cone.reshapes:
+            if not isinstance(value.what, core.Elementwise) and value not in cone.reshapes:
                 continue
             for op in self.rewriter.users(value):
-                if self.graph.op(op).target == STORE:
+                if isinstance(self.graph.what(op), core.Store):
                     cone.stores[op] = None
                     continue
                 (result,) = self.graph.results(op)
                 made = self.rewriter.value(result)
                 if made.number in cone.values:
                     continue
-                if made.kind not in (APPLY, CAST, BITS) or made.shape != shape:
+                if not isinstance(made.what, core.Elementwise) or made.shape != shape:
                     return op
                 before = len(cone.values)
                 cone.add(made)
@@ -142,7 +143,7 @@ class _Sink:
         early = any(self.graph.position(op) < self.graph.position(store) for op in self.graph.users(place))
         if place in self.graph.outputs() and not early and not self.graph.has_producer(place):
             line = self.graph.op(target.of).origin if target.of is not None else None
-            view = Op("aten.view.default", (Operand(0), target.shape), origin=line)
+            view = Op(core.Call("aten.view.default", (Operand(0), target.shape)), line)
             after = self.graph.ops()[self.graph.position(store) + 1]
             draft.add_op(view, (base,), (place,), id="^view", before=after)
 
@@ -159,7 +160,7 @@ class _Respaced:
         todo = [value]
         while todo:
             v = todo[-1]
-            missing = [o for o in v.operands if v.kind in (APPLY, CAST, BITS) and o.number not in self._made]
+            missing = [o for o in v.operands if isinstance(v.what, core.Elementwise) and o.number not in self._made]
             if missing and v.number not in self._made:
                 todo += missing
                 continue
@@ -173,11 +174,11 @@ class _Respaced:
         shape = split_shape(own, v.shape)
         values.current = v.of
         operands = [self._made[o.number] for o in v.operands if o.number in self._made]
-        if v.kind in (APPLY, CAST, BITS):
-            return values.raw(v.kind, v.detail, tuple(operands), shape, v.dtype)
-        if v.kind == FILL:
-            return values.fill(v.detail[0], shape, v.dtype)
-        made = self._load(v, shape) if v.kind == LOAD else None
+        if isinstance(v.what, core.Elementwise):
+            return values.raw(v.what, tuple(operands), shape, v.dtype)
+        if isinstance(v.what, core.Fill):
+            return values.fill(v.what.value, shape, v.dtype)
+        made = self._load(v, shape) if isinstance(v.what, InMemory) else None
         made = made or values.window(v, split_index(own, v.shape), shape)
         if _divisions(made) > _divisions(v):
             self.costs = str(self.rewriter.node(v))
@@ -194,7 +195,7 @@ class _Respaced:
 
 def _divisions(value: Value) -> int:
     """Floor divisions and remainders in the index of a view."""
-    return sum(map(_parts, value_index(value))) if value.kind == WINDOW else 0
+    return sum(map(_parts, value.what.index)) if isinstance(value.what, core.Window) else 0
 
 
 def _parts(form: Form) -> int:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult
+from fusekit.ir import FUNCTIONAL, Graph, Invariant, PassResult, core
 from fusekit.passes.base import is_value_op
-from fusekit.passes.rewrite import STORE, Rewriter
+from fusekit.passes.rewrite import Rewriter
 from fusekit.passes.simpler import RULES
-from fusekit.passes.values import LOAD, Value
+from fusekit.passes.values import InMemory, Value
 from fusekit.why import Reason
 
 MOST = 16  # rewrites of one op
@@ -37,7 +37,7 @@ class Tidy:
         for op in graph.ops():
             if is_value_op(graph, op):
                 work.step(op)
-            elif graph.op(op).target == STORE:
+            elif isinstance(graph.what(op), core.Store):
                 work.rewriter.rewire(op, 0, work.now[graph.operands(op)[0]])
         work.rewriter.draft.sweep()
         return work.rewriter.draft.finish(self.ensures)
@@ -53,12 +53,12 @@ class _Tidy:
     def step(self, op: NodeId) -> None:
         (result,) = self.graph.results(op)
         values, old = self.rewriter.values, self.rewriter.value(result)
-        if old.kind == LOAD:
+        if isinstance(old.what, InMemory):
             self.now[result] = old
             return
         values.current = op
         operands = tuple(self.now[t] for t in self.graph.operands(op))
-        new = values.raw(old.kind, old.detail, operands, old.shape, old.dtype)
+        new = values.raw(old.what, operands, old.shape, old.dtype)
         if self.rewriter.node(new) not in (None, result):
             self.rewriter.draft.note((op,), Reason.of("computed-already", op=str(self.rewriter.node(new))))
         for _ in range(MOST):

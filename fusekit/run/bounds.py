@@ -12,9 +12,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Layout, Number, Op
+from fusekit.ir import Graph, Layout, Number, core
 
 _TEXTS = {
     "embedding": "index out of range in self",
@@ -47,10 +46,11 @@ def watched(
     def run(*args: int | float) -> None:
         if function(*args):
             for op in checks:
-                place = graph.operands(op)[0]
+                place, what = graph.operands(op)[0], graph.what(op)
+                assert isinstance(what, core.CheckIndex), f"{op} is no check"
                 home = next(k for k, param in enumerate(params) if param.node == graph.block_of(place))
                 numbers = {p.name: int(a) for p, a in zip(params, args, strict=True) if p.number is not None}
-                check_index(_at(int(args[home]), graph.layout(place), numbers), graph.op(op))
+                check_index(_at(int(args[home]), graph.layout(place), numbers), what)
 
     return run
 
@@ -65,25 +65,20 @@ def _at(address: int, layout: Layout, numbers: dict[str, int]) -> torch.Tensor:
     return torch.from_numpy(np.ndarray(layout.shape, kind, memoryview(memory), -low, layout.strides).copy())
 
 
-def check_index(index: torch.Tensor, op: Op) -> None:
+def check_index(index: torch.Tensor, what: core.CheckIndex) -> None:
     """Raise eager's error where an index is not in ``[0, size)``, nor ``ignore``, nor, if it ``wraps``, negative.
 
     The text names the first bad index in row-major order (eager's, with several threads, any one).
     """
-    size, wraps, ignore = (op.kwarg(name) for name in ("size", "wraps", "ignore"))
-    if not isinstance(size, int):
-        raise FusekitError(f"the size {size!r} of an index check is no number")
     flat = index.reshape(-1).long()
-    bad = (flat < (-size if wraps else 0)) | (flat >= size)
-    if ignore is not None:
-        bad &= flat != ignore
+    bad = (flat < (-what.size if what.wraps else 0)) | (flat >= what.size)
+    if what.ignore is not None:
+        bad &= flat != what.ignore
     if bool(bad.any()):
-        raise error(op, int(flat[bad][0]))
+        raise error(what, int(flat[bad][0]))
 
 
-def error(op: Op, found: int) -> Exception:
-    """The exception that eager raises at ``op`` for the index ``found``."""
-    name = str(op.kwarg("error"))
-    of = str(op.kwarg("of"))
-    text = _INDICES if of == "index_select" and name == "RuntimeError" else _TEXTS[of]
-    return _ERRORS[name](text.format(found=found, size=op.kwarg("size"), dim=op.kwarg("dim")))
+def error(what: core.CheckIndex, found: int) -> Exception:
+    """The exception that eager raises where the index is ``found``."""
+    text = _INDICES if what.of == "index_select" and what.error == "RuntimeError" else _TEXTS[what.of]
+    return _ERRORS[what.error](text.format(found=found, size=what.size, dim=what.dim))

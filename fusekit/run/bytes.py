@@ -9,14 +9,12 @@ from typing import Protocol
 
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
-from fusekit.ir import Graph, Layout
+from fusekit.ir import Graph, Layout, core
 from fusekit.lower.print_threads import scratch_of
 from fusekit.lower.program import For, If, Load, Program, Snapshot, Statement
 from fusekit.passes.base import is_view
 from fusekit.run.regions import Regions, distinct
 from fusekit.run.rereads import read_again
-
-_LOOK_UPS = ("fk.take", "fk.gather")
 
 
 class HasSnapshots(Protocol):
@@ -109,7 +107,7 @@ def _part(graph: Graph, address: Form, op: NodeId) -> Layout:
     whole, nbytes = graph.layout(place), graph.block(_home(graph, place)).nbytes
     steps = [(atom, c) for atom, c in address.terms if isinstance(atom, Var)]
     small = prod(var.extent for var, _ in steps) < whole.numel
-    if not small or len(steps) < len(address.terms) or any(var.name.startswith("n") for var, _ in steps):
+    if not small or len(steps) < len(address.terms) or any(var.kind == "number" for var, _ in steps):
         return whole
     found = Layout.of(address.const, [var.extent for var, _ in steps], [c for _, c in steps], whole.dtype)
     low, high = found.extent
@@ -120,7 +118,7 @@ def _is_looked_up(graph: Graph, op: NodeId) -> bool:
     """Is what the op loads only looked up in, at positions that data decide?"""
     users = [u for t in graph.results(op) for u in graph.users(t)]
     return bool(users) and all(
-        graph.op(u).target in _LOOK_UPS and graph.operands(u)[1] not in graph.results(op) for u in users
+        isinstance(graph.what(u), core.Lookup) and graph.operands(u)[1] not in graph.results(op) for u in users
     )
 
 
@@ -196,15 +194,15 @@ def peak_bytes(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = Non
 def _read(graph: Graph, op: NodeId) -> list[NodeId]:
     """Places whose elements the op reads."""
     payload, operands = graph.op(op), graph.operands(op)
-    if payload.target in ("fk.input", "fk.return") or is_view(graph, op):
+    if isinstance(payload.what, core.Input | core.Return) or is_view(graph, op):
         return []
-    only_written = payload.writes if payload.target == "fk.store" else ()
+    only_written = payload.writes if isinstance(payload.what, core.Store) else ()
     return [t for k, t in enumerate(operands) if k not in only_written and not graph.is_value(t)]
 
 
 def _written(graph: Graph, op: NodeId) -> list[NodeId]:
     """Places whose elements the op writes: operands that it marks, and fresh results."""
-    if graph.op(op).target in ("fk.input", "fk.return"):
+    if isinstance(graph.what(op), core.Input | core.Return):
         return []
     written = [graph.operands(op)[k] for k in graph.op(op).writes]
     read = {graph.block_of(t) for t in graph.operands(op)}

@@ -10,7 +10,8 @@ import torch
 from fusekit.dtypes import DType
 from fusekit.errors import FusekitError
 from fusekit.index import Form
-from fusekit.ir.payloads import Arg, Guard, Number, Op, Operand, Symbol
+from fusekit.ir import core
+from fusekit.ir.arguments import Arg, Guard, Number, Operand, Symbol
 from fusekit.torch_types import TO_TORCH
 
 Scalar = bool | int | float | complex
@@ -28,11 +29,6 @@ def overload(target: str) -> torch._ops.OpOverload:
         return getattr(getattr(getattr(torch.ops, namespace), name), variant)
     except AttributeError as error:
         raise FusekitError(f"torch {torch.__version__} has no op {target}") from error
-
-
-def is_ours(target: str) -> bool:
-    """Is the op one of fusekit's own (``fk.load``), which torch does not know?"""
-    return target.startswith("fk.")
 
 
 @cache
@@ -114,7 +110,7 @@ def _sequence(args: tuple[Arg, ...]) -> Reader:
     return lambda tensors, numbers, leaves: [read(tensors, numbers, leaves) for read in readers]
 
 
-def caller(op: Op) -> Reader:
+def caller(op: core.Call) -> Reader:
     """A function that calls the op's exact overload on tensors, numbers and leaves."""
     function = overload(op.target)
     positional = tuple(map(reader, op.args))

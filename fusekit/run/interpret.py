@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 import torch
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.index import Form
-from fusekit.ir import Graph, Guard, Op
+from fusekit.index import ZERO, loop_vars
+from fusekit.ir import Graph, Number, core
 from fusekit.run.bounds import check_index
-from fusekit.run.decode import Leaves, Scalar, caller, is_ours, names_of, reader, tensors_in
+from fusekit.run.decode import Leaves, Scalar, caller, names_of, tensors_in
 from fusekit.run.grids import gather, holds
 from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, is_read, place_of, settle
 from fusekit.run.outputs import Ending, finish
@@ -65,19 +66,22 @@ class Run:
 
     def step(self, op: NodeId) -> None:
         """Run one op; its pure results are then in ``values``, its other effects in ``memory``."""
-        payload = self.graph.op(op)
-        if payload.target in ("fk.input", "fk.return"):
-            return
-        if payload.target in ("fk.load", "fk.store"):
-            self._move(op)
-        elif payload.target == "fk.check_index":
-            check_index(self._operands(op)[0], payload)
-        elif is_ours(payload.target):
-            self._define(op, _ours(payload.target)(self, op, payload))
-        elif any(self.graph.is_value(result) for result in self.graph.results(op)):
-            self._define(op, self._pointwise(op, payload))
-        else:
-            self._call(op, payload)
+        match self.graph.what(op):
+            case core.Input() | core.Return():
+                pass
+            case core.Load():
+                self._define(op, self._operands(op)[0].clone(memory_format=torch.contiguous_format))
+            case core.Store():
+                _store(*self._operands(op))
+            case core.CheckIndex() as what:
+                check_index(self._operands(op)[0], what)
+            case core.Call() as what:
+                if any(self.graph.is_value(result) for result in self.graph.results(op)):
+                    self._define(op, self._pointwise(op, what))
+                else:
+                    self._call(op, what)
+            case what:
+                self._define(op, self._value(op, what))
 
     def finish(self, program: Graph | None = None) -> list[object]:
         """The output leaves; arguments get their new metadata and version bumps."""
@@ -104,67 +108,79 @@ class Run:
             raise FusekitError(f"{self.graph.op(op).target} gave {value.dtype}{list(value.shape)}, not {expected}", op)
         self.values[result] = value
 
-    def _move(self, op: NodeId) -> None:
-        operands = self._operands(op)
-        if self.graph.op(op).target == "fk.load":
-            self._define(op, operands[0].clone(memory_format=torch.contiguous_format))
-            return
-        value, place = operands
-        for k, (size, stride) in enumerate(zip(place.shape, place.stride(), strict=True)):
-            if size > 1 and stride == 0:  # every element of this dimension is the same byte: write it once
-                value, place = value.narrow(k, 0, 1), place.narrow(k, 0, 1)
-        place.copy_(value)
-
-    def _pointwise(self, op: NodeId, payload: Op) -> torch.Tensor:
+    def _pointwise(self, op: NodeId, what: core.Call) -> torch.Tensor:
         """A functional overload on values; its result counts as the recorded dtype and shape."""
         (result,) = self.graph.results(op)
         expected = self.graph.tensor(result)
-        value = caller(payload)(self._operands(op), self.numbers, self.leaves)
+        value = caller(what)(self._operands(op), self.numbers, self.leaves)
         assert isinstance(value, torch.Tensor)
         value = value.to(TO_TORCH[expected.dtype])
         return value if tuple(value.shape) == expected.shape else value.expand(expected.shape)
 
-    def _call(self, op: NodeId, payload: Op) -> None:
+    def _call(self, op: NodeId, what: core.Call) -> None:
         """An exact overload on places: fresh results bring their storage, all others must be where the graph says."""
         operands = self.graph.operands(op)
         made = {node: self.tensor(node) for node in operands}  # an object that comes twice is one object
-        found = tensors_in(caller(payload)([made[node] for node in operands], self.numbers, self.leaves))
+        found = tensors_in(caller(what)([made[node] for node in operands], self.numbers, self.leaves))
         results = self.graph.results(op)
         if len(found) != len(results):
-            raise LayoutMismatch(f"{op} {payload.target} gave {len(found)} tensors, recorded were {len(results)}")
+            raise LayoutMismatch(f"{op} {what.target} gave {len(found)} tensors, recorded were {len(results)}")
         for tensor, node in zip(found, results, strict=True):
             if is_read(self.graph, node):
-                settle(self.memory, self._place(node), tensor, f"{op} {payload.target}")
+                settle(self.memory, self._place(node), tensor, f"{op} {what.target}")
+
+    def _value(self, op: NodeId, what: core.Made) -> torch.Tensor:
+        """A value by its definition. Where that is a matter of indices alone, it is the one that the compiler reads."""
+        (result,) = self.graph.results(op)
+        operands, shape, dtype = (
+            self._operands(op),
+            self.graph.tensor(result).shape,
+            TO_TORCH[self.graph.tensor(result).dtype],
+        )
+        match what:
+            case core.Window() | core.Overlay():
+                return self._read(what, operands, shape)
+            case core.Fill(value):
+                return torch.empty(shape, dtype=dtype).fill_(self._number(value))
+            case core.Iota(start, step):
+                return _iota(self._number(start), self._number(step), shape[0], dtype)
+            case core.Cast():
+                return operands[0].to(dtype)
+            case core.Bits():
+                return operands[0].contiguous().view(dtype)
+            case core.Reduce():
+                return _reduce(what, operands[0], shape, dtype)
+            case core.Take(dim):
+                return operands[0].index_select(dim, operands[1].reshape(-1)).reshape(shape)
+            case core.Gather(dim):
+                return torch.gather(operands[0], dim, operands[1].long())
+            case never:
+                assert_never(never)
+
+    def _read(self, what: core.Window | core.Overlay, operands: list[torch.Tensor], shape: core.Shape) -> torch.Tensor:
+        """Each operand where the op reads it; the last one over the first where its guards hold."""
+        names = names_of(self.numbers)
+        shapes = [tuple(t.shape) for t in operands]
+        *outside, inside = core.reads(what, loop_vars(shape), shape, shapes, lambda dim: ZERO)
+        found = gather(operands[inside.operand], inside.index, shape, names)
+        if not outside:
+            return found
+        base = operands[0].expand(shape)
+        return torch.where(holds(inside.where, shape, names).to(base.device), found, base) if base.numel() else base
+
+    def _number(self, value: core.Scalar) -> Scalar:
+        return self.numbers[value.index] if isinstance(value, Number) else value
 
 
-def _window(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    (source,) = run._operands(op)
-    return gather(source, _forms(payload, "index"), _shape(run, op), names_of(run.numbers))
+def _store(value: torch.Tensor, place: torch.Tensor) -> None:
+    for k, (size, stride) in enumerate(zip(place.shape, place.stride(), strict=True)):
+        if size > 1 and stride == 0:  # every element of this dimension is the same byte: write it once
+            value, place = value.narrow(k, 0, 1), place.narrow(k, 0, 1)
+    place.copy_(value)
 
 
-def _overlay(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    base, value = run._operands(op)
-    names, shape = names_of(run.numbers), _shape(run, op)
-    guards = payload.kwarg("where", ())
-    assert isinstance(guards, tuple) and all(isinstance(guard, Guard) for guard in guards)
-    mask = holds(guards, shape, names).to(base.device)
-    if base.numel() == 0:
-        return base.expand(shape)
-    return torch.where(mask, gather(value, _forms(payload, "index"), shape, names), base.expand(shape))
-
-
-def _fill(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    value = reader(payload.kwarg("value"))((), run.numbers, run.leaves)
-    return torch.empty(_shape(run, op), dtype=_dtype(run, op)).fill_(value)  # type: ignore[arg-type]
-
-
-def _iota(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
+def _iota(start: Scalar, step: Scalar, count: int, dtype: torch.dtype) -> torch.Tensor:
     """``start + step * i``, as torch.arange rounds it."""
-    start, step = (
-        reader(payload.kwarg(name, default))((), run.numbers, run.leaves)
-        for name, default in (("start", 0), ("step", 1))
-    )
-    (count,), dtype = _shape(run, op), _dtype(run, op)
     assert isinstance(start, int | float) and isinstance(step, int | float)
     if not dtype.is_floating_point:
         return (torch.arange(count) * int(step) + int(start)).to(dtype)
@@ -173,15 +189,7 @@ def _iota(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
     )
 
 
-def _cast(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    return run._operands(op)[0].to(_dtype(run, op))
-
-
-def _bits(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    return run._operands(op)[0].contiguous().view(_dtype(run, op))
-
-
-_REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+_REDUCTIONS: dict[core.Folding, Callable[..., torch.Tensor]] = {
     "sum": torch.sum,
     "prod": torch.prod,
     "max": torch.amax,
@@ -193,62 +201,10 @@ _REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-def _reduce(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
+def _reduce(what: core.Reduce, source: torch.Tensor, shape: core.Shape, dtype: torch.dtype) -> torch.Tensor:
     """Over the dimensions as one row, in row-major order: what arg-reductions count in."""
-    (source,), dims, kind = run._operands(op), payload.kwarg("dims"), payload.kwarg("kind")
-    assert isinstance(dims, tuple) and isinstance(kind, str)
+    dims = what.dims
     count = math.prod(source.shape[d] for d in dims)
-    rows = source.movedim(dims, tuple(range(-len(dims), 0))).reshape(*_shape(run, op), count)
-    options = {"dtype": _dtype(run, op)} if kind in ("sum", "prod") else {}
-    return _REDUCTIONS[kind](rows, -1, **options)
-
-
-def _take(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    (source, index), dim = run._operands(op), payload.kwarg("dim")
-    assert isinstance(dim, int)
-    return source.index_select(dim, index.reshape(-1)).reshape(_shape(run, op))
-
-
-def _gather(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    (source, index), dim = run._operands(op), payload.kwarg("dim")
-    assert isinstance(dim, int)
-    return torch.gather(source, dim, index.long())
-
-
-def _identity(run: Run, op: NodeId, payload: Op) -> torch.Tensor:
-    return run._operands(op)[0]
-
-
-def _shape(run: Run, op: NodeId) -> tuple[int, ...]:
-    return run.graph.tensor(run.graph.results(op)[0]).shape
-
-
-def _dtype(run: Run, op: NodeId) -> torch.dtype:
-    return TO_TORCH[run.graph.tensor(run.graph.results(op)[0]).dtype]
-
-
-def _forms(payload: Op, name: str) -> tuple[Form, ...]:
-    forms = payload.kwarg(name, ())
-    assert isinstance(forms, tuple)
-    return tuple(Form.of(form) for form in forms)
-
-
-_OURS: dict[str, Callable[[Run, NodeId, Op], torch.Tensor]] = {
-    "fk.window": _window,
-    "fk.overlay": _overlay,
-    "fk.fill": _fill,
-    "fk.iota": _iota,
-    "fk.cast": _cast,
-    "fk.bits": _bits,
-    "fk.reduce": _reduce,
-    "fk.take": _take,
-    "fk.gather": _gather,
-    "fk.cut": _identity,
-}
-
-
-def _ours(target: str) -> Callable[[Run, NodeId, Op], torch.Tensor]:
-    try:
-        return _OURS[target]
-    except KeyError:
-        raise FusekitError(f"the interpreter does not know {target}") from None
+    rows = source.movedim(dims, tuple(range(-len(dims), 0))).reshape(*shape, count)
+    options = {"dtype": dtype} if what.kind in ("sum", "prod") else {}
+    return _REDUCTIONS[what.kind](rows, -1, **options)

@@ -12,7 +12,7 @@ import torch
 from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.index import Form
-from fusekit.ir import INPUT, Block, Graph, Layout
+from fusekit.ir import Block, Graph, Layout, core
 from fusekit.run.decode import Scalar, value_of
 from fusekit.torch_types import TO_TORCH
 
@@ -117,7 +117,7 @@ def _home(graph: Graph, tensor: NodeId) -> int | None:
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
         number, operands = graph.results(op).index(tensor), graph.operands(op)
-        if graph.op(op).target == INPUT:
+        if isinstance(graph.what(op), core.Input):
             return number
         same = dict(graph.op(op).same).get(number)
         tensor = operands[same] if same is not None else next((t for t in operands if graph.block_of(t) == block), NONE)

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph, Operand
+from fusekit.ir import Graph, Operand, core
 from fusekit.ops.extern import bumps_versions
 from fusekit.run.decode import Leaves, Reader, reader
 from fusekit.run.memory import Blocks, Memory, Place, is_at, place_of
@@ -51,7 +51,9 @@ class Ending:
             return Ending((), (), _written(program or graph, blocks))
         operands, seen = graph.operands(last), dict[NodeId, int]()
         leaves: list[Returned] = []
-        for k, arg in enumerate(graph.op(last).args):
+        what = graph.what(last)
+        assert isinstance(what, core.Return)
+        for k, arg in enumerate(what.outputs):
             if not isinstance(arg, Operand):
                 leaves.append(Returned(constant=reader(arg)))
                 continue
@@ -62,17 +64,15 @@ class Ending:
             else:
                 leaves.append(_returned(program, blocks, twin, seen, place_of(graph, blocks.number, tensor)))
             seen.setdefault(twin or tensor, k)
-        relayout = graph.op(last).kwarg("relayout", ())
-        assert isinstance(relayout, tuple)
         return Ending(
             tuple(leaves),
-            tuple((k, place_of(graph, blocks.number, operands[arg.position])) for k, arg in relayout),
+            tuple((k, place_of(graph, blocks.number, operands[arg.position])) for k, arg in what.relayout),
             _written(program or graph, blocks),
         )
 
 
 def _last(graph: Graph) -> NodeId | None:
-    return next((op for op in reversed(graph.ops()) if graph.op(op).target == RETURN), None)
+    return next((op for op in reversed(graph.ops()) if isinstance(graph.what(op), core.Return)), None)
 
 
 def _output(program: Graph, k: int) -> NodeId | None:
@@ -98,7 +98,7 @@ def input_of(graph: Graph, tensor: NodeId) -> int | None:
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
         number = graph.results(op).index(tensor)
-        if graph.op(op).target == INPUT:
+        if isinstance(graph.what(op), core.Input):
             return number
         operand = dict(graph.op(op).same).get(number)
         if operand is None:
@@ -144,9 +144,9 @@ def _cut_of(graph: Graph, tensor: NodeId) -> Cut:
     found: Cut = ""
     while graph.has_producer(tensor):
         op = graph.producer(tensor)
-        target = graph.op(op).target
-        found = _CUTS.get(target, found)
-        if target == INPUT or found == "data":
+        what = graph.what(op)
+        found = _CUTS.get(what.target, found)
+        if isinstance(what, core.Input) or found == "data":
             break
         number = dict(graph.op(op).same).get(graph.results(op).index(tensor))
         operands = graph.operands(op)

@@ -10,7 +10,7 @@ import torch
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.ir import Graph, core
 from fusekit.run.bounds import Parameter, watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
@@ -130,7 +130,11 @@ def make_plan(
 
 
 def _refuse_unsegmented(graph: Graph) -> None:
-    left = [op for op in graph.ops() if graph.op(op).target not in (INPUT, RETURN) and not graph.segments_of(op)]
+    left = [
+        op
+        for op in graph.ops()
+        if not isinstance(graph.what(op), core.Input | core.Return) and not graph.segments_of(op)
+    ]
     if left:
         some = ", ".join(f"{op} {graph.op(op).target}" for op in left[:4]) + (" ..." if len(left) > 4 else "")
         fix = "give Options(passes=...) that end as fk.PIPELINE does; x.check_steps() interprets earlier stages"
@@ -161,28 +165,30 @@ class _Maker:
         ops = self.graph.members(segment)
         if self.graph.segment(segment).scheduler == "extern":
             return [self.call(op) for op in ops if not self._is_value_op(op)] or [self.interpreted(ops)]
-        stores = [op for op in ops if self.graph.op(op).target == "fk.store"]
+        stores = [op for op in ops if isinstance(self.graph.what(op), core.Store)]
         is_empty = all(self.graph.layout(self.graph.operands(op)[1]).numel == 0 for op in stores)
         return [] if is_empty else [self.interpreted(ops)]
 
     def launched(self, segment: NodeId) -> tuple[int, int]:
         """(library calls, copies) of a segment that runs without a kernel: each op is a call of torch's."""
-        targets = [self.graph.op(op).target for op in self.graph.members(segment)]
-        copies = sum(target in ("fk.load", "fk.store") for target in targets)
-        return len(targets) - copies, copies
+        ops = self.graph.members(segment)
+        copies = sum(isinstance(self.graph.what(op), core.Load | core.Store) for op in ops)
+        return len(ops) - copies, copies
 
     def _is_value_op(self, op: NodeId) -> bool:
-        return self.graph.op(op).target.startswith("fk.") or any(map(self.graph.is_value, self.graph.results(op)))
+        is_ours = not isinstance(self.graph.what(op), core.Call)
+        return is_ours or any(map(self.graph.is_value, self.graph.results(op)))
 
     def call(self, op: NodeId) -> Step:
         """A library call: the exact overload on real memory."""
-        call = caller(self.graph.op(op))
+        payload, what = self.graph.op(op), self.graph.what(op)
+        assert isinstance(what, core.Call), f"{op} is no call of torch's"
+        call = caller(what)
         graph, number = self.graph, self.blocks.number
         operands = tuple((t, place_of(graph, number, t, self.program)) for t in graph.operands(op))
         results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
         read = [is_read(self.graph, t) for t in self.graph.results(op)]
-        payload = self.graph.op(op)
-        what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
+        where = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
         def run(memory: Memory, leaves: Leaves) -> None:
             made = {node: memory.tensor(place) for node, place in operands}  # an object that comes twice is one object
@@ -190,11 +196,11 @@ class _Maker:
                 found = tensors_in(call([made[node] for node, _ in operands], memory.numbers, leaves))
             if len(found) != len(results):
                 raise LayoutMismatch(
-                    f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
+                    f"{where} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
                 )
             for place, tensor, wanted in zip(results, found, read, strict=True):
                 if wanted:
-                    settle(memory, place, tensor, what)
+                    settle(memory, place, tensor, where)
 
         return run
 

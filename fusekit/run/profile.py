@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from fusekit.escape import line
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.lower import Kernel
 from fusekit.run.bytes import moved_by
 from fusekit.run.clones import clones
@@ -205,8 +205,9 @@ def _row(
     nbytes = moved_by(graph, segment, kernel).total
     if kernel is not None:
         return SegmentTime(segment, kernel.name, 1 + kernel.copies, seconds, nbytes)
-    targets = [graph.op(op).target for op in graph.members(segment)]
-    calls = [target for target in targets if not target.startswith("fk.")]
+    members = [graph.what(op) for op in graph.members(segment)]
+    targets = [what.target for what in members]
+    calls = [what.target for what in members if isinstance(what, core.Call)]
     if graph.segment(segment).scheduler == "extern" and calls:
         return SegmentTime(segment, _names(calls), len(calls), seconds, nbytes)
     return SegmentTime(segment, f"op by op: {_names(calls or targets)}", len(targets), seconds, nbytes)

@@ -97,7 +97,7 @@ def _twice(loads: list[_Touch]) -> int:
 
 
 def _steps(address: Form) -> list[Var]:
-    return [var for var in address.free if not var.name.startswith("n")]
+    return [var for var in address.free if var.kind != "number"]
 
 
 def _is_near(first: Path, then: Path, touched: list[_Touch], body: Iterable[Statement], near: int) -> bool:

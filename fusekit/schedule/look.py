@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 from typing import cast
 
 from fusekit.domains import Reference, accesses, guards, reduced_dims, reductions, reference_of, roots, space_of
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 
 VECTOR_BYTES = 16
 
@@ -103,27 +102,12 @@ class Look:
         return next(units, None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Of:
-    """A graph by identity: to hold two equal ones against each other costs more than a look."""
-
-    graph: Graph
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Of) and other.graph is self.graph
-
-    def __hash__(self) -> int:
-        return id(self.graph)
-
-
 def look(graph: Graph, segment: NodeId) -> Look | None:
-    """A look at a segment; None for one that computes nothing."""
-    return _look(_Of(graph), segment)
+    """A look at a segment, taken once; None for one that computes nothing."""
+    return graph.once(("look", segment), lambda: _look(graph, segment))
 
 
-@lru_cache(maxsize=64)
-def _look(of: _Of, segment: NodeId) -> Look | None:
-    graph = of.graph
+def _look(graph: Graph, segment: NodeId) -> Look | None:
     reference = reference_of(graph, segment)
     if reference is None:
         return None
@@ -174,14 +158,15 @@ def larger_root(graph: Graph, segment: NodeId) -> NodeId | None:
 def resized_by(graph: Graph, segment: NodeId) -> NodeId | None:
     """The first op that reads a part of a value, or puts one into another; None when all is read whole."""
     for op in graph.members(segment):
-        payload = graph.op(op)
-        if payload.target == "fk.overlay":
-            return op
-        if payload.target == "fk.window":
-            forms = cast("tuple[Form, ...]", payload.kwarg("index"))
-            shape = graph.tensor(graph.operands(op)[0]).shape
-            if any(_is_part(form, n) for form, n in zip(forms, shape, strict=True)):
+        match graph.what(op):
+            case core.Overlay():
                 return op
+            case core.Window(index):
+                shape = graph.tensor(graph.operands(op)[0]).shape
+                if any(_is_part(form, n) for form, n in zip(index, shape, strict=True)):
+                    return op
+            case _:
+                pass
     return None
 
 

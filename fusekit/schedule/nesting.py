@@ -14,16 +14,16 @@ from fusekit.domains import Reference, needed_from, reduced_dims, space_of
 from fusekit.errors import CannotLower
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var, loop_vars, print_form
-from fusekit.ir import Graph
-from fusekit.schedule.plan import REDUCE, STORE, Plan, Space, order_loops, plan_roots, set_steps
+from fusekit.ir import Graph, core
+from fusekit.schedule.plan import Plan, Space, order_loops, plan_roots, set_steps
 from fusekit.why import Reason
 
 
 def cannot_nest(graph: Graph, ops: Iterable[NodeId]) -> Reason | None:
     """Why these ops (in program order) are not one nest of loops; None when they are."""
-    roots = [op for op in ops if graph.op(op).target in (STORE, REDUCE)]
+    roots = [op for op in ops if isinstance(graph.what(op), core.Store | core.Reduce)]
     reference = reference_among(graph, roots)
-    if reference is None or all(graph.op(op).target != REDUCE for op in roots):
+    if reference is None or all(not isinstance(graph.what(op), core.Reduce) for op in roots):
         return None
     try:
         _check(graph, roots, reference)
@@ -35,7 +35,7 @@ def cannot_nest(graph: Graph, ops: Iterable[NodeId]) -> Reason | None:
 def reference_among(graph: Graph, roots: Iterable[NodeId]) -> Reference | None:
     """The reference of some roots: the largest operand of a reduction, else the largest store."""
     roots = list(roots)
-    candidates = [op for op in roots if graph.op(op).target == REDUCE] or roots
+    candidates = [op for op in roots if isinstance(graph.what(op), core.Reduce)] or roots
     if not candidates:
         return None
     root = max(candidates, key=lambda op: (prod(space_of(graph, op)), len(space_of(graph, op)), -graph.position(op)))

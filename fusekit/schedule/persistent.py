@@ -7,7 +7,7 @@ from math import prod
 from typing import ClassVar
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.schedule.base import (
     BY,
     TOGETHER,
@@ -109,7 +109,7 @@ class Persistent:
     def _packed(self, graph: Graph, segment: NodeId, seen: Look) -> tuple[NodeId, ...]:
         """What is read of a row, where that is all halves: two of them share a register, and the rest is made again."""
         space = seen.reference.shape
-        loads = [op for op in graph.members(segment) if graph.op(op).target == "fk.load"]
+        loads = [op for op in graph.members(segment) if isinstance(graph.what(op), core.Load)]
         large = [graph.results(op)[0] for op in loads if prod(graph.tensor(graph.results(op)[0]).shape) == prod(space)]
         is_half = all(graph.tensor(t).dtype.width == 2 and graph.tensor(t).dtype.is_floating for t in large)
         return tuple(large) if len(large) == 1 and is_half else ()

@@ -6,7 +6,7 @@ from math import prod
 
 from fusekit.domains import reductions, reference_of, roots, space_of
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 
 
 def phases(graph: Graph, segment: NodeId) -> dict[NodeId, int]:
@@ -14,7 +14,7 @@ def phases(graph: Graph, segment: NodeId) -> dict[NodeId, int]:
     found: dict[NodeId, int] = {}
     for op in graph.members(segment):
         makers = (graph.producer(t) for t in graph.operands(op) if graph.has_producer(t))
-        waits = (found[m] + (graph.op(m).target == "fk.reduce") for m in makers if m in found)
+        waits = (found[m] + (isinstance(graph.what(m), core.Reduce)) for m in makers if m in found)
         found[op] = max(waits, default=0)
     return found
 
@@ -27,6 +27,6 @@ def reads_again(graph: Graph, segment: NodeId) -> tuple[NodeId, NodeId] | None:
     kept = prod(reference.shape[k] for k in reference.kept)
     waits = phases(graph, segment)
     for root in roots(graph, segment):
-        if waits[root] and (prod(space_of(graph, root)) > kept or graph.op(root).target == "fk.reduce"):
+        if waits[root] and (prod(space_of(graph, root)) > kept or isinstance(graph.what(root), core.Reduce)):
             return reductions(graph, segment)[0], root
     return None

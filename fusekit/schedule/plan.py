@@ -15,9 +15,8 @@ from fusekit.domains import Placed, Reference, place, reduced_dims, space_of
 from fusekit.errors import CannotLower
 from fusekit.ids import NodeId
 from fusekit.index import Div, Form, Mod, Var
-from fusekit.ir import Graph, Guard
+from fusekit.ir import Graph, Guard, core
 
-REDUCE, STORE = "fk.reduce", "fk.store"
 MOST_ACCUMULATORS = 4096
 Places = Callable[[NodeId], "Placed | None"]
 
@@ -98,7 +97,7 @@ def plan_roots(
     """
     found: dict[NodeId, Plan] = {}
     for op in ops:
-        if graph.op(op).target == REDUCE:
+        if isinstance(graph.what(op), core.Reduce):
             plan = _reduction(graph, op, reference, loops)
             if plan.over:
                 found[op] = plan
@@ -248,8 +247,8 @@ def _outside(graph: Graph, plan: Plan, inner: Var, order: Sequence[Var], most: i
     first = min(order.index(var) for var in plan.over if var in order)
     kept = [var for var in order if var in plan.free and var not in plan.over]
     late = [var for var in kept if order.index(var) > first]
-    is_arg = str(graph.op(plan.op).kwarg("kind")).startswith("arg")
-    if is_arg or prod(var.extent for var in late) > most:
+    what = graph.what(plan.op)
+    if (isinstance(what, core.Reduce) and what.is_arg) or prod(var.extent for var in late) > most:
         yield from kept
     else:
         yield from (var for var in kept if var not in late)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fusekit.domains import MergeAxes, Parallelize, ReorderAxes, SplitBy, reductions
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.schedule.base import BY, SMALL, B, Chain, S, T, Target, U, V, fitting, looked, start
 from fusekit.schedule.look import Look, look
 from fusekit.schedule.record import Placements, Schedule, Tile
@@ -81,7 +81,7 @@ class Transpose:
         elements a tile and a snapshot take less time: 4096 by 4096 on an H200 0.087 ms, pairs 0.15 ms."""
         rows, columns = self._sides(seen)
         places = {a.place for a in seen.accesses if seen.step(a, columns) and abs(seen.step(a, rows) or 0) == a.width}
-        loads = [op for op in graph.members(segment) if graph.op(op).target == "fk.load"]
+        loads = [op for op in graph.members(segment) if isinstance(graph.what(op), core.Load)]
         stored = {_elements(graph, a.place) for a in seen.accesses if a.is_store}
         few = prod(seen.reference.shape) <= FEW
         if few and any(_elements(graph, place) in stored for place in places):

@@ -12,7 +12,7 @@ import numpy as np
 
 from fusekit.dtypes import BY_NAME
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Layout
+from fusekit.ir import Graph, Layout, core
 from fusekit.lower import Kernel
 from fusekit.run import helpers
 from fusekit.run.compile import _execute, _shuffled
@@ -78,8 +78,8 @@ def _places(
     spans: list[tuple[NodeId, int, int]] = []
     taken = {param.node for param in kernel.params}
     for op in sorted({op for _, ops in kernel.lines for op in ops} | _ops_of(kernel, graph)):
-        is_store = graph.op(op).target == "fk.store"
-        if not is_store and graph.op(op).target not in ("fk.load", "fk.check_index"):
+        is_store = isinstance(graph.what(op), core.Store)
+        if not is_store and not isinstance(graph.what(op), core.Load | core.CheckIndex):
             continue
         place = graph.operands(op)[1 if is_store else 0]
         block, layout = graph.block_of(place), graph.layout(place)

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var
+from fusekit.index import Form, number_var
 from fusekit.ir import (
-    INPUT,
     PROGRAM,
-    RETURN,
     Block,
     Draft,
     Graph,
@@ -22,6 +20,7 @@ from fusekit.ir import (
     Operand,
     Symbol,
     Tensor,
+    core,
     empty_graph,
 )
 from fusekit.torch_types import FROM_TORCH
@@ -62,7 +61,7 @@ class _Builder:
         for (number, name, _), (block, start) in zip(self.program.inputs, joined.where, strict=True):
             self.home[number] = (blocks[block], start)
             nodes.append(self._input(number, clean(name)))
-        self.draft.add_op(Op(INPUT), (), nodes)
+        self.draft.add_op(Op(core.Input()), (), nodes)
         for number, call in enumerate(self.program.calls):
             self._call(number, call)
         self._return()
@@ -124,8 +123,8 @@ class _Builder:
             (k, values.objects.index(number)) for k, number in enumerate(call.results) if number in values.objects
         )
         results = [self._result(call, number, place, site) for number, place in pairs]
-        op = Op(str(call.target), args, kwargs, tuple(values.writes), same, call.origin)
-        self.draft.add_op(op, values.operands, results)
+        what = core.Call(str(call.target), args, kwargs, tuple(values.writes), same)
+        self.draft.add_op(Op(what, call.origin), values.operands, results)
 
     def _numbers(self, number: int, call: Call) -> dict[str, tuple[Site, Number]]:
         if not self.parameters:
@@ -151,8 +150,7 @@ class _Builder:
             for k, (number, _, _) in enumerate(self.program.inputs)
             if self.now[number] != self.program.first[number]
         )
-        kwargs = (("relayout", moved),) if moved else ()
-        self.draft.add_op(Op(RETURN, args, kwargs), operands)
+        self.draft.add_op(Op(core.Return(args, moved)), operands)
 
 
 class _Arguments:
@@ -212,7 +210,7 @@ class _Arguments:
 
 def _variable(site: Site, number: Number) -> Form:
     """The number of a view's offset, as index forms name it."""
-    return Form.of(Var(f"n{number.index}", site.extent or 0))
+    return Form.of(number_var(number.index, site.extent or 0))
 
 
 def _parent(call: Call, result: int, place: Place, now: Mapping[int, Place]) -> int | None:

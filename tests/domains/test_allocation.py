@@ -19,7 +19,19 @@ from fusekit.domains import (
 from fusekit.dtypes import F32
 from fusekit.errors import IllegalTransform
 from fusekit.index import loop_vars, print_form
-from fusekit.ir import SCHEDULED, Block, Layout, Op, Operand, Parallel, Segment, Tensor, empty_graph, parse, print_graph
+from fusekit.ir import (
+    SCHEDULED,
+    Block,
+    Layout,
+    Op,
+    Parallel,
+    Segment,
+    Tensor,
+    core,
+    empty_graph,
+    parse,
+    print_graph,
+)
 
 LOOPS: tuple[tuple[TransformBy, ...], ...] = ((), (SplitBy(0, 4),), (SplitBy(0, 2),), (SplitBy(0, 3, inner=False),))
 ALLOCATIONS = (
@@ -109,8 +121,8 @@ def test_a_graph_holds_an_allocation_and_its_text_reads_back() -> None:
     layout = Layout.contiguous((6,), F32)
     a = draft.add_tensor(Tensor(F32, (6,)), id="%a", block=block, layout=layout, role="input")
     v = draft.add_tensor(Tensor(F32, (6,)), id="%v")
-    draft.add_op(Op("fk.input"), (), (a,), id="^in")
-    load = draft.add_op(Op("fk.load", (Operand(0),)), (a,), (v,))
+    draft.add_op(Op(core.Input()), (), (a,), id="^in")
+    load = draft.add_op(Op(core.Load()), (a,), (v,))
     segment = draft.add_segment(Segment("pointwise", (6,)), [load])
     allocation = Allocation.over(Axes.of((6,), prefix="0.a.").apply([SplitBy(0, 2)]), strides=(3, 1))
     write_allocation(draft, a, segment, allocation)

@@ -24,6 +24,7 @@ from fusekit.ir import (
     Tensor,
     empty_graph,
 )
+from fusekit.ir.core_text import read_op
 from fusekit.why import Explanation, Reason
 
 N = 1024
@@ -44,7 +45,8 @@ def call(
     **more: object,
 ) -> NodeId:
     args = tuple(Operand(k) for k in range(len(operands)))
-    payload = Op(target, args, origin=line(at, modules), **more)  # type: ignore[arg-type]
+    what = read_op(target, args, **more)  # type: ignore[arg-type]
+    payload = Op(what, line(at, modules))
     wanted = {INPUT: "^in", RETURN: "^out"}.get(target)
     return draft.add_op(payload, operands, results, id=wanted)
 

@@ -12,7 +12,7 @@ import pytest
 from fusekit.draw import VIEWS, Diagram, diagram, engine
 from fusekit.errors import UnsupportedError
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from tests.draw import samples
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -81,7 +81,7 @@ def test_since_marks_added_removed_and_changed() -> None:
     before = samples.functional()
     draft = before.draft("edit")
     tanh, mul = NodeId("^3"), NodeId("^5")
-    draft.replace(mul, before.op(mul).__class__("aten.div.Tensor", before.op(mul).args, origin=before.op(mul).origin))
+    draft.replace(mul, replace(before.op(mul), what=core.Call("aten.div.Tensor", before.op(mul).args)))
     store = next(op for op in before.ops() if op == "^6")
     draft.remove(store)
     extra = draft.add_segment(samples.Segment("pointwise", ()), [tanh])
@@ -94,7 +94,9 @@ def test_since_marks_added_removed_and_changed() -> None:
 def test_since_draws_what_is_gone() -> None:
     later, earlier = samples.functional(), samples.program()
     draft = earlier.draft("edit")
-    ghost = draft.add_op(samples.Op("aten.sin.default", (samples.Operand(0),)), (NodeId("%out"),), (), id="^gone")
+    ghost = draft.add_op(
+        samples.Op(core.Call("aten.sin.default", (samples.Operand(0),))), (NodeId("%out"),), (), id="^gone"
+    )
     shown = diagram(later, since=draft.finish().graph)
     element = group(shown, ghost)
     assert "fk-removed" in (element.get("class") or "") and element.get("opacity") == "0.78"

@@ -15,11 +15,11 @@ from fusekit.draw.words import (
     type_text,
 )
 from fusekit.dtypes import F32
-from fusekit.index import Form, Var, loop_vars
+from fusekit.index import Form, Var, loop_vars, number_var
 from fusekit.ir import Block, Guard, Layout, Tensor, empty_graph
 
 I0, I1 = (Form.of(Var(f"i{k}", n)) for k, n in enumerate((4, 6)))
-N0 = Form.of(Var("n0", 3))
+N0 = Form.of(number_var(0, 3))
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusekit.errors import TextSyntaxError
-from fusekit.index import Div, Form, Mod, Var, loop_vars, parse_form, print_form, substitute
+from fusekit.index import Div, Form, Mod, Var, loop_vars, number_var, parse_form, print_form, substitute
 
-VARS = (Var("i0", 3), Var("i1", 4), Var("i10", 1), Var("n0", 5))
-EXTENTS = {v.name: v.extent for v in VARS}
-POINTS = [dict(zip(EXTENTS, point, strict=True)) for point in itertools.product(*(range(v.extent) for v in VARS))]
+VARS = (Var("i0", 3), Var("i1", 4), Var("i10", 1), number_var(0, 5))
+NAMED = {v.name: v for v in VARS}
+POINTS = [dict(zip(NAMED, point, strict=True)) for point in itertools.product(*(range(v.extent) for v in VARS))]
 
 coefficients = st.integers(-9, 9)
 divisors = st.integers(1, 13)
@@ -87,14 +87,14 @@ def test_long_chains_of_divisions_keep_every_value(seed):
             )
             if len(print_form(out)) < 200:
                 assert [out.evaluate(point) for point in POINTS] == values
-                assert parse_form(print_form(out), EXTENTS) == out
+                assert parse_form(print_form(out), NAMED) == out
                 pool.append((out, values))
 
 
 @settings(max_examples=200, deadline=None)
 @given(forms)
 def test_text_parses_back_to_the_very_same_form(form):
-    assert parse_form(print_form(form), EXTENTS) == form
+    assert parse_form(print_form(form), NAMED) == form
 
 
 @settings(max_examples=200, deadline=None)
@@ -121,7 +121,7 @@ def test_questions_about_a_form(form, k):
     for var in VARS:
         step = form.coefficient(var)
         if step is not None and var.extent > 1:
-            here = dict.fromkeys(EXTENTS, 0)
+            here = dict.fromkeys(NAMED, 0)
             assert form.evaluate({**here, var.name: 1}) - form.evaluate(here) == step
 
 
@@ -162,11 +162,12 @@ def test_text_is_what_a_person_writes():
     form = i0 * -1 + (wide + 1) // 7 * 4 + Form.of(Mod(wide, 3)) - 2
     assert print_form(Form.of(0)) == "0"
     assert print_form(i0 * -2 + 5) == "-2*i0 + 5"
-    assert parse_form(print_form(form), {"i0": 3}) != form, "a form names variables, text leaves their extents outside"
+    shorter = {"i0": Var("i0", 3)}
+    assert parse_form(print_form(form), shorter) != form, "a form names variables, text leaves their extents outside"
     assert print_form(Form.of(Div(i0 + 1, 2)) - 1) == "((i0 + 1)//2) - 1"
 
 
 @pytest.mark.parametrize("text", ["", "i0 +", "i0 * i1", "i9", "i0 / 2", "f(i0)", "i0 // 0", "1.5"])
 def test_other_text_is_refused(text):
     with pytest.raises(TextSyntaxError):
-        parse_form(text, EXTENTS)
+        parse_form(text, NAMED)

@@ -14,6 +14,7 @@ from fusekit.ir import (
     Ordering,
     Segment,
     Tensor,
+    core,
     diff,
     empty_graph,
     print_graph,
@@ -32,10 +33,10 @@ def chain() -> Graph:
         draft.add_tensor(Tensor(F32, (4,)), id=name, block=block, layout=LAYOUT)
         for name, block in zip(names, blocks, strict=True)
     )
-    draft.add_op(Op("fk.input"), (), (a,), id="^in")
-    draft.add_op(Op("aten.exp.default", (Operand(0),)), (a,), (e,))
-    draft.add_op(Op("aten.mul.Tensor", (Operand(0), Operand(1))), (e, e), (m,))
-    draft.add_op(Op("fk.return", (Operand(0),)), (m,), id="^out")
+    draft.add_op(Op(core.Input()), (), (a,), id="^in")
+    draft.add_op(Op(core.Call("aten.exp.default", (Operand(0),))), (a,), (e,))
+    draft.add_op(Op(core.Call("aten.mul.Tensor", (Operand(0), Operand(1)))), (e, e), (m,))
+    draft.add_op(Op(core.Return((Operand(0),))), (m,), id="^out")
     return draft.finish().graph
 
 
@@ -56,10 +57,10 @@ def test_a_finished_graph_does_not_change() -> None:
     with pytest.raises(nx.NetworkXError):
         g.nx.add_node("%x")
     with pytest.raises(AttributeError):
-        g.op("^0").target = "aten.sin.default"  # type: ignore[misc]
+        g.op("^0").what = core.Input()  # type: ignore[misc]
     draft = g.draft("edit")
     draft.remove("^1")
-    draft.replace("^0", Op("aten.sin.default", (Operand(0),)))
+    draft.replace("^0", Op(core.Call("aten.sin.default", (Operand(0),))))
     draft.finish()
     assert print_graph(g) == before
 
@@ -82,13 +83,13 @@ def test_a_rewrite_keeps_ids_for_who_asks() -> None:
 def test_ops_stay_in_program_order() -> None:
     draft = chain().draft("edit")
     t = draft.add_tensor(Tensor(F32, (4,)), block="@1", layout=LAYOUT)
-    draft.add_op(Op("aten.sin.default", (Operand(0),)), ("%a",), (t,), before="^1")
+    draft.add_op(Op(core.Call("aten.sin.default", (Operand(0),))), ("%a",), (t,), before="^1")
     assert draft.finish().graph.ops() == ("^in", "^0", "^2", "^1", "^out")
 
 
 def test_edits_and_refusals_carry_reasons() -> None:
     draft = chain().draft("edit")
-    draft.replace("^0", Op("aten.sin.default", (Operand(0),)), because=Reason.of("view-of"))
+    draft.replace("^0", Op(core.Call("aten.sin.default", (Operand(0),))), because=Reason.of("view-of"))
     draft.decline(("^0", "^1"), Reason.of("space-differs", first="[4]", second="[5]"), ("%exp",))
     did, declined = draft.finish().explanations
     assert (did.verdict, did.subject, did.by) == ("did", ("^0",), "edit")
@@ -98,7 +99,7 @@ def test_edits_and_refusals_carry_reasons() -> None:
 def test_diff_is_by_id() -> None:
     g = chain()
     draft = g.draft("edit")
-    draft.replace("^0", Op("aten.sin.default", (Operand(0),)))
+    draft.replace("^0", Op(core.Call("aten.sin.default", (Operand(0),))))
     draft.remove("%mul")
     new = draft.add_tensor(Tensor(F32, (4,)), id="%new")
     d = diff(g, draft.finish().graph)

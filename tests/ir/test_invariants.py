@@ -19,11 +19,12 @@ from fusekit.ir import (
     Ordering,
     Segment,
     Tensor,
+    core,
     empty_graph,
 )
 
 LAYOUT = Layout.contiguous((4,), F32)
-EXP = Op("aten.exp.default", (Operand(0),))
+EXP = Op(core.Call("aten.exp.default", (Operand(0),)))
 
 
 def start() -> Draft:
@@ -61,7 +62,7 @@ def layout_of_another_dtype(d: Draft) -> None:
 
 def order_backwards(d: Draft) -> None:
     d.add_op(EXP, ("%a",), ("%b",), id="^0")
-    d.add_op(Op("aten.exp_.default", (Operand(0),), writes=(0,)), ("%a",), id="^1")
+    d.add_op(Op(core.Call("aten.exp_.default", (Operand(0),), writes=(0,))), ("%a",), id="^1")
     d.order("^1", "^0", Ordering(("RAW",)))
 
 
@@ -70,40 +71,40 @@ def value_in_the_program(d: Draft) -> None:
 
 
 def op_mixes_values_and_places(d: Draft) -> None:
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",))
-    d.add_op(Op("aten.add.Tensor", (Operand(0), Operand(1))), ("%v", "%a"), ("%w",))
+    d.add_op(Op(core.Load()), ("%a",), ("%v",))
+    d.add_op(Op(core.Call("aten.add.Tensor", (Operand(0), Operand(1)))), ("%v", "%a"), ("%w",))
 
 
 def load_of_a_value(d: Draft) -> None:
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",))
-    d.add_op(Op("fk.load", (Operand(0),)), ("%v",), ("%w",))
+    d.add_op(Op(core.Load()), ("%a",), ("%v",))
+    d.add_op(Op(core.Load()), ("%v",), ("%w",))
 
 
 def load_changes_the_shape(d: Draft) -> None:
     d.add_tensor(Tensor(F32, (2,)), id="%small")
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%small",))
+    d.add_op(Op(core.Load()), ("%a",), ("%small",))
 
 
 def window_without_forms(d: Draft) -> None:
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",))
-    d.add_op(Op("fk.window", (Operand(0),), (("index", ()),)), ("%v",), ("%w",))
+    d.add_op(Op(core.Load()), ("%a",), ("%v",))
+    d.add_op(Op(core.Window(())), ("%v",), ("%w",))
 
 
 def op_without_segment(d: Draft) -> None:
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",))
+    d.add_op(Op(core.Load()), ("%a",), ("%v",))
 
 
 def segments_out_of_order(d: Draft) -> None:
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",), id="^load")
-    d.add_op(Op("fk.store", (Operand(0), Operand(1)), writes=(1,)), ("%v", "%b"), id="^store")
+    d.add_op(Op(core.Load()), ("%a",), ("%v",), id="^load")
+    d.add_op(Op(core.Store()), ("%v", "%b"), id="^store")
     d.order("^load", "^store", Ordering(("WAR",)))
     d.add_segment(Segment("pointwise"), ["^store"])
     d.add_segment(Segment("pointwise"), ["^load"])
 
 
 def reduction_keeps_its_dimension(d: Draft) -> None:
-    d.add_op(Op("fk.load", (Operand(0),)), ("%a",), ("%v",), id="^load")
-    d.add_op(Op("fk.reduce", (Operand(0),), (("kind", "sum"), ("dims", (0,)))), ("%v",), ("%w",), id="^reduce")
+    d.add_op(Op(core.Load()), ("%a",), ("%v",), id="^load")
+    d.add_op(Op(core.Reduce("sum", (0,))), ("%v",), ("%w",), id="^reduce")
 
 
 BROKEN = [

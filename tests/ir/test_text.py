@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fusekit.dtypes import F32, I64
 from fusekit.errors import FusekitError, InvalidGraph, TextSyntaxError
-from fusekit.index import Form, Var
+from fusekit.index import Form, Var, number_var
 from fusekit.ir import (
     Block,
     Graph,
@@ -21,6 +21,7 @@ from fusekit.ir import (
     Segment,
     Symbol,
     Tensor,
+    core,
     empty_graph,
     parse,
     print_graph,
@@ -40,19 +41,20 @@ def sample() -> Graph:
     """A graph with a parameter in a layout, odd arguments, a segment and every kind of edge."""
     draft = empty_graph("f").draft("test")
     block = draft.add_block(Block(100, "cpu", "argument"))
-    whole, element = Layout.contiguous((5, 5), F32), Layout.of(Form.of(Var("n1", 25)) * 4, (), (), F32)
+    whole, element = Layout.contiguous((5, 5), F32), Layout.of(Form.of(number_var(1, 25)) * 4, (), (), F32)
     a = draft.add_tensor(Tensor(F32, (5, 5)), id="%a", block=block, layout=whole, role="input")
     b = draft.add_tensor(Tensor(F32, ()), id="%b", block=block, layout=element, role="input")
     odd = draft.add_tensor(Tensor(F32, (5,)), id="%odd", block=block, layout=Layout.of(2, (5,), (6,), F32))
-    draft.add_op(Op("fk.input"), (), (a, b), id="^in")
+    draft.add_op(Op(core.Input()), (), (a, b), id="^in")
     value = draft.add_tensor(Tensor(F32, (5, 5)), id="%a.in")
-    load = draft.add_op(Op("fk.load", (Operand(0),)), (a,), (value,), id="^load")
+    load = draft.add_op(Op(core.Load()), (a,), (value,), id="^load")
     mixed = draft.add_tensor(Tensor(F32, (5, 5)), id="%overlay")
     i0 = Form.of(Var("i0", 5))
-    kwargs = (("index", ()), ("where", (Guard(i0 - Form.of(Var("n1", 25)), 1), Guard(i0 // 2 % 2, 1))))
-    draft.add_op(Op("fk.overlay", (Operand(0), Operand(1)), kwargs), (value, value), (mixed,))
-    store = draft.add_op(Op("fk.store", (Operand(0), Operand(1)), writes=(1,)), (mixed, a), (), id="^store")
-    draft.add_op(Op("aten.odd.default", (Operand(0), *ODD_ARGS), (("alpha", -2),), (0,), ((0, 0),)), (a,), (odd,))
+    where = (Guard(i0 - Form.of(number_var(1, 25)), 1), Guard(i0 // 2 % 2, 1))
+    draft.add_op(Op(core.Overlay((), where)), (value, value), (mixed,))
+    store = draft.add_op(Op(core.Store()), (mixed, a), (), id="^store")
+    call = core.Call("aten.odd.default", (Operand(0), *ODD_ARGS), (("alpha", -2),), (0,), ((0, 0),))
+    draft.add_op(Op(call), (a,), (odd,))
     draft.order(load, store, Ordering(("RAW", "WAR"), "element [0,0]"))
     draft.add_segment(Segment("pointwise", (5, 5)), [load, store])
     return draft.finish().graph
@@ -76,7 +78,7 @@ def test_numbers_that_compare_equal_are_told_apart() -> None:
 
     def with_arg(value: object) -> Graph:
         draft = empty_graph("f").draft("test")
-        draft.add_op(Op("aten.full.default", (value,)))
+        draft.add_op(Op(core.Call("aten.full.default", (value,))))
         return draft.finish().graph
 
     kinds = (1, 1.0, True, 0.0, -0.0, float("nan"))

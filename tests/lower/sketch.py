@@ -9,7 +9,8 @@ import torch
 from fusekit.dtypes import F32, U8, DType
 from fusekit.ids import NodeId
 from fusekit.index import Form, loop_vars
-from fusekit.ir import Block, Draft, Graph, Guard, Layout, Op, Operand, Tensor, empty_graph
+from fusekit.ir import Block, Draft, Graph, Guard, Layout, Op, Operand, Tensor, core, empty_graph
+from fusekit.ir.core_text import read_op
 from fusekit.lower import Kernel, lower_segment
 from fusekit.run.compile import compile_kernel, plain_kernel
 from fusekit.run.interpret import interpret
@@ -69,7 +70,7 @@ class Sketch:
     ) -> NodeId:
         result = self._tensor(Tensor(dtype, tuple(shape), ""))
         arguments = (*(Operand(k) for k in range(len(operands))), *args)
-        self.ops.append((Op(target, arguments, tuple(kwargs.items())), operands, (result,)))
+        self.ops.append((Op(read_op(target, arguments, tuple(kwargs.items()))), operands, (result,)))
         return result
 
     def apply(self, target: str, *operands: NodeId | object, dtype: DType | None = None, **kwargs: object) -> NodeId:
@@ -79,7 +80,7 @@ class Sketch:
         numbers = iter(range(len(nodes)))
         args = tuple(Operand(next(numbers)) if isinstance(x, str) else x for x in operands)
         result = self._tensor(Tensor(dtype or self.payloads[nodes[0]].dtype, tuple(shape), ""))
-        self.ops.append((Op(target, args, tuple(kwargs.items())), nodes, (result,)))
+        self.ops.append((Op(read_op(target, args, tuple(kwargs.items()))), nodes, (result,)))
         return result
 
     def load(self, place: NodeId) -> NodeId:
@@ -107,13 +108,13 @@ class Sketch:
         return self.apply("aten.add.Tensor", a, b)
 
     def store(self, value: NodeId, place: NodeId) -> None:
-        self.ops.append((Op("fk.store", (Operand(0), Operand(1)), (), (1,)), (value, place), ()))
+        self.ops.append((Op(core.Store()), (value, place), ()))
 
     def finish(self) -> Graph:
-        self.draft.add_op(Op("fk.input"), (), self.inputs, id="^in")
+        self.draft.add_op(Op(core.Input()), (), self.inputs, id="^in")
         for op, operands, results in self.ops:
             self.draft.add_op(op, operands, results)
-        self.draft.add_op(Op("fk.return"), (), (), id="^out")
+        self.draft.add_op(Op(core.Return()), (), (), id="^out")
         return self.draft.finish().graph
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fusekit.dtypes import I32
-from fusekit.index import Form, Var
+from fusekit.index import Form, number_var
 from fusekit.ir import Graph
 from fusekit.lower import lower_segment
 from tests.lower.sketch import Sketch, at, check, stores
@@ -206,7 +206,10 @@ def test_offset_that_the_caller_passes() -> None:
     for n in (0, 3, 9):
         s = Sketch()
         block = s.block(4 * 30)
-        target, source = s.place(block, (10,), name="t"), s.place(block, (10,), offset=Form.of(Var("n0", 12)), name="s")
+        target, source = (
+            s.place(block, (10,), name="t"),
+            s.place(block, (10,), offset=Form.of(number_var(0, 12)), name="s"),
+        )
         s.store(s.add(s.load(source), s.load(target)), target)
         graph = s.finish()
         kernel = check(graph, numbers=(n,))

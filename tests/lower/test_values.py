@@ -3,7 +3,7 @@
 import pytest
 
 from fusekit.dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType
-from fusekit.index import Form, Var
+from fusekit.index import Form, number_var
 from fusekit.ir import Number
 from fusekit.lower import CannotLower, can_lower, lower_segment
 from fusekit.torch_types import TO_TORCH
@@ -179,7 +179,7 @@ def test_window_of_a_number_of_the_caller() -> None:
     for n in (0, 5):
         s = Sketch()
         x, out = s.fresh((6, 4), name="x"), s.fresh((4,))
-        s.store(s.window(s.load(x), (4,), Form.of(Var("n0", 6)), at(4)[0]), out)
+        s.store(s.window(s.load(x), (4,), Form.of(number_var(0, 6)), at(4)[0]), out)
         check(s.finish(), numbers=(n,))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fusekit import dtypes
-from fusekit.index import Form, Var
+from fusekit.index import Form, number_var
 from fusekit.ir import Layout
 from fusekit.memory import describe
 
@@ -42,7 +42,7 @@ def f32(offset, shape, strides, dtype=dtypes.F32):
         (f32(6, (6,), (1,), dtypes.I32), "reinterpreted as i32, row 1"),
         (Layout.contiguous((4, 12), dtypes.I16), "reinterpreted as i16"),
         (Layout.contiguous((4,), dtypes.I16), "reinterpreted as i16, 8 of 96 bytes"),
-        (Layout(Form.of(Var("n0", 4)) * 24, (6,), (4,), dtypes.F32), "row n0"),
+        (Layout(Form.of(number_var(0, 4)) * 24, (6,), (4,), dtypes.F32), "row n0"),
     ],
 )
 def test_of_four_rows_and_six_columns(layout, text):

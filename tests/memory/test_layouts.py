@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fusekit import dtypes
-from fusekit.index import Form, Var
+from fusekit.index import Form, Var, number_var
 from fusekit.ir import Layout
 from fusekit.memory import (
     Kind,
@@ -23,7 +23,7 @@ from fusekit.memory import (
 )
 
 DTYPES = (dtypes.U8, dtypes.I16, dtypes.F32, dtypes.C64)
-N, M = Var("n0", 4), Var("n1", 3)
+N, M = number_var(0, 4), number_var(1, 3)
 
 
 def addresses(layout, env):
@@ -186,7 +186,7 @@ def test_rows_keep_plain_digits():
 
 
 def test_a_parameter_goes_into_the_shift():
-    n = Form.of(Var("n0", 8))
+    n = Form.of(number_var(0, 8))
     cache, row = f32(0, (8, 16), (16, 1)), Layout(n * 64, (16,), (4,), dtypes.F32)
     assert relate(row, cache).index == (n, Form.of(Var("i0", 16)))
     assert relate(row, cache).kind is Kind.INSIDE

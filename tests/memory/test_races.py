@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from fusekit.index import Form, Var
+from fusekit.index import Form, Var, number_var
 from fusekit.ir import Guard
 from fusekit.memory import Access, Race, Unless, Verdict, race, remedies
 from fusekit.memory.access import BACKWARD, BEFORE_INNER, BEFORE_LOOP, FORWARD, SNAPSHOT
@@ -107,7 +107,7 @@ def test_every_verdict_is_that_of_all_iterations(seed):
     rng = random.Random(seed)
     for _ in range(110):
         loop = tuple(Var(f"i{k}", rng.randint(1, 4)) for k in range(rng.randint(1, 2)))
-        parameters = (Var("n0", 3),) if rng.random() < 0.3 else ()
+        parameters = (number_var(0, 3),) if rng.random() < 0.3 else ()
         store = random_access(rng, loop, parameters, len(loop))
         depth = rng.randint(0, len(loop))
         load = random_access(rng, loop, parameters, depth, store if depth == len(loop) else None)
@@ -181,8 +181,14 @@ def test_a_guard_keeps_apart_what_addresses_do_not():
     assert found is not None and found.verdict is Verdict.ACROSS
 
 
+def test_what_a_variable_is_does_not_follow_from_its_name():
+    inner, same = Form.of(Var("n0", 8)), Form.of(Var("k", 8, "number"))
+    found = [race(access(v * 4 + i * 4), access(v * 4 + i * 4), (ROWS,)) for v in (inner, same)]
+    assert [one is not None and one.verdict for one in found] == [Verdict.ACROSS, Verdict.SAME_ITERATION]
+
+
 def test_a_parameter_has_one_value_for_both_sides():
-    n = var("n0", 8)
+    n = Form.of(number_var(0, 8))
     found = race(access(n * 32 + i * 4), access(n * 32 + i * 4), (ROWS,))
     assert found is not None and found.verdict is Verdict.SAME_ITERATION
     found = race(access(n * 32 + i * 4 + 32), access(n * 32 + i * 4), (ROWS,))

@@ -10,7 +10,7 @@ import torch
 
 import fusekit as fk
 from fusekit.errors import FusekitError, InvalidGraph
-from fusekit.ir import FUNCTIONAL, Graph, Operand, PassResult
+from fusekit.ir import FUNCTIONAL, Graph, Operand, PassResult, core
 from fusekit.why import Reason
 
 AT = next(k for k, one in enumerate(fk.PIPELINE) if one.name == "functionalize") + 1
@@ -23,7 +23,7 @@ def squares(graph: Graph) -> PassResult:
         payload = graph.op(op)
         if payload.target == "aten.pow.Tensor_Scalar":
             if payload.args[1] == 2:
-                product = replace(payload, target="aten.mul.Tensor", args=(Operand(0), Operand(0)))
+                product = replace(payload, what=core.Call("aten.mul.Tensor", (Operand(0), Operand(0))))
                 draft.replace(op, product, because=Reason.say("x**2 is x*x"))
             else:
                 draft.decline((op,), Reason.say(f"no product for the exponent {payload.args[1]}"))
@@ -44,7 +44,7 @@ class Doubles:
         for op in graph.ops()[: self.most]:
             payload = graph.op(op)
             if payload.target == "aten.mul.Tensor" and payload.args[1:] == (2,):
-                total = replace(payload, target="aten.add.Tensor", args=(Operand(0), Operand(0)))
+                total = replace(payload, what=core.Call("aten.add.Tensor", (Operand(0), Operand(0))))
                 draft.replace(op, total, because=Reason.say("x*2 is x+x"))
         return draft.finish(self.ensures)
 

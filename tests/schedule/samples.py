@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from fusekit.dtypes import F32, DType
 from fusekit.ids import NodeId
 from fusekit.index import loop_vars
-from fusekit.ir import Block, Draft, Graph, Guard, Layout, Op, Operand, Segment, Tensor, empty_graph
+from fusekit.ir import Block, Draft, Graph, Guard, Layout, Op, Operand, Segment, Tensor, core, empty_graph
+from fusekit.ir.core_text import read_op
 
 Shape = tuple[int, ...]
 
@@ -28,7 +29,7 @@ class Sample:
     def op(self, target: str, takes: Sequence[NodeId], shape: Shape, **kwargs: object) -> NodeId:
         value = self.draft.add_tensor(Tensor(self.dtype, shape), id="%v")
         args = tuple(Operand(k) for k in range(len(takes)))
-        self.ops.append(self.draft.add_op(Op(target, args, tuple(kwargs.items())), takes, (value,)))
+        self.ops.append(self.draft.add_op(Op(read_op(target, args, tuple(kwargs.items()))), takes, (value,)))
         return value
 
     def load(self, shape: Shape, strides: Sequence[int] | None = None) -> NodeId:
@@ -36,7 +37,7 @@ class Sample:
 
     def store(self, value: NodeId, shape: Shape, strides: Sequence[int] | None = None) -> None:
         place = self._place(shape, strides)
-        op = Op("fk.store", (Operand(0), Operand(1)), writes=(1,))
+        op = Op(core.Store())
         self.ops.append(self.draft.add_op(op, (value, place)))
 
     def reduce(self, value: NodeId, shape: Shape, dims: Shape, kind: str = "sum") -> NodeId:

@@ -1,5 +1,7 @@
 """Which scheduler takes what, why the others do not, and the chains that they write."""
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
@@ -9,8 +11,10 @@ import pytest
 
 from fusekit.domains import LoopDomain, reference_of
 from fusekit.dtypes import BF16
+from fusekit.ids import NodeId
 from fusekit.ir import Graph, Parallel
 from fusekit.schedule import SCHEDULERS, choose, parse_schedule, phases
+from fusekit.schedule.look import look
 from tests.schedule import samples
 
 SEGMENT = "$0"
@@ -174,3 +178,12 @@ def test_the_reference_of_a_reduction_is_its_operand() -> None:
     reference = reference_of(samples.total((6, 10), (0,)), SEGMENT)
     assert reference is not None and reference.shape == (6, 10) and reference.reduced == {0} and reference.kept == (1,)
     assert {reference.loops().payload(k).parallel for k in range(2)} == {Parallel.SERIAL}
+
+
+def test_a_look_keeps_no_graph_alive() -> None:
+    graph = samples.bias_add()
+    assert look(graph, NodeId("$0")) is look(graph, NodeId("$0"))
+    gone = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert gone() is None

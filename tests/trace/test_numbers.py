@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fusekit.index import Var
+from fusekit.index import number_var
 from fusekit.ir import Number
 from fusekit.trace import differing, generalise, record, signature
 from fusekit.trace.numbers import exactly
@@ -52,7 +52,7 @@ def test_view_offsets_become_forms():
     assert one == two
     general = generalise(recordings[0], differing(first, second))
     graph = general.graph
-    n0, n1 = Var("n0", 8), Var("n1", 7)  # a position, and a start of two elements
+    n0, n1 = number_var(0, 8), number_var(1, 7)  # a position, and a start of two elements
     assert graph.layout("%select").offset.coefficient(n0) == 12
     assert graph.layout("%slice").offset.coefficient(n1) == 12
     assert graph.layout("%slice").offset.const == 0

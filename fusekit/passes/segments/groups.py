@@ -8,12 +8,10 @@ from math import prod
 
 from fusekit.domains import Reference
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.passes.segments.traffic import Regions, both, regions, saved
-from fusekit.passes.segments.units import LOAD, STORE, Unit
+from fusekit.passes.segments.units import Unit
 from fusekit.schedule import reference_among
-
-REDUCE = "fk.reduce"
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Group:
     @staticmethod
     def of(graph: Graph, unit: Unit) -> Group:
         is_kernel = unit.kind == "store"
-        reads, writes = ((regions(graph, unit.needs, t) if is_kernel else {}) for t in (LOAD, STORE))
+        reads, writes = ((regions(graph, unit.needs, t) if is_kernel else {}) for t in (core.Load, core.Store))
         return Group(graph, (unit.root,), unit.needs, reads, writes, is_kernel)
 
     def with_(self, other: Group) -> Group:
@@ -55,12 +53,14 @@ class Group:
     @cached_property
     def folds(self) -> tuple[NodeId, ...]:
         """Its reductions, in program order."""
-        return tuple(sorted((op for op in self.ops if self.graph.op(op).target == REDUCE), key=self.graph.position))
+        return tuple(
+            sorted((op for op in self.ops if isinstance(self.graph.what(op), core.Reduce)), key=self.graph.position)
+        )
 
     @cached_property
     def reference(self) -> Reference | None:
         """The reference of the loops that it would have."""
-        stores = (op for op in self.roots if self.graph.op(op).target == STORE)
+        stores = (op for op in self.roots if isinstance(self.graph.what(op), core.Store))
         return reference_among(self.graph, (*self.folds, *stores)) if self.is_kernel else None
 
     @property

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, OnTrial
+from fusekit.ir import Graph, OnTrial, core
 from fusekit.schedule import SCHEDULERS, cannot_nest
 from fusekit.why import TAKES, Reason
 
-REDUCE = "fk.reduce"
 KERNELS = tuple(one for one in SCHEDULERS if one.name not in ("alias", "extern"))  # those that make kernels
 ASKED = 32  # sets of one pass about which all schedulers are asked
 ASKED_OPS = 200  # ops of the largest such set
@@ -35,7 +34,7 @@ class Judge:
 
     @cached_property
     def _folds(self) -> frozenset[NodeId]:
-        return frozenset(op for op in self.graph.ops() if self.graph.op(op).target == REDUCE)
+        return frozenset(op for op in self.graph.ops() if isinstance(self.graph.what(op), core.Reduce))
 
     def refusal(self, ops: Ops) -> Reason | None:
         """Why no nest of loops holds them; what holds no reduction always has one."""

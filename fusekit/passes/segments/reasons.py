@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.passes.segments.groups import Group
-from fusekit.passes.segments.units import STORE, Bar
+from fusekit.passes.segments.units import Bar
 from fusekit.why import Reason
 
 # What a store says of the flush that made it -> what would have let it stay a value.
@@ -39,12 +39,13 @@ def must_follow(graph: Graph, bar: Bar) -> Reason:
     written = {graph.block_of(graph.operands(first)[k]) for k in graph.op(first).writes}
     written |= {graph.block_of(t) for t in graph.results(first)}
     met = [b for t in graph.operands(then) if (b := graph.block_of(t)) is not None and b in written]
-    calls = [op for op in (first, then) if graph.op(op).target != STORE and graph.op(op).target != "fk.load"]
+    calls = [op for op in (first, then) if not isinstance(graph.what(op), core.Load | core.Store)]
     if calls:
         return extern_call(graph, calls[0])
     if not met:
         return Reason.of("in-order", first=first, then=then)
-    because = str(graph.op(first).kwarg("because", "it is read again"))
+    what = graph.what(first)
+    because = (what.because if isinstance(what, core.Store) else None) or "it is read again"
     change = next((text for start, text in _CHANGES.items() if because.startswith(start)), "")
     return Reason.of("must-follow", block=met[0], because=f"{because}; {change}" if change else because)
 

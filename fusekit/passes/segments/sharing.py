@@ -9,14 +9,13 @@ from math import prod
 import networkx as nx
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.passes.segments.merge import Merger
 from fusekit.passes.segments.stored import own_users, stored, without_dead
 from fusekit.passes.segments.traffic import distinct, moved
-from fusekit.passes.segments.units import LOAD
 
 LAUNCH = 1 << 15  # bytes that a launch is worth
-FREE = frozenset(("fk.load", "fk.fill", "fk.iota"))  # never worth storing
+FREE = core.Load | core.Fill | core.Iota  # never worth storing
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def _rim(graph: Graph, ops: frozenset[NodeId], shared: frozenset[NodeId]) -> dic
     """Values that earlier kernels compute too, used by ops that they have not: the last that could be read."""
     found: dict[NodeId, list[NodeId]] = {}
     for op in sorted(shared, key=graph.position):
-        if graph.op(op).target in FREE:
+        if isinstance(graph.what(op), FREE):
             continue
         for value in graph.results(op):
             users = [user for user in graph.users(value) if user in ops and user not in shared]
@@ -100,7 +99,7 @@ def _loads(graph: Graph, starts: list[NodeId], ops: frozenset[NodeId], stop: fro
         if op not in seen:
             seen.add(op)
             todo += [graph.producer(t) for t in graph.operands(op) if graph.is_value(t) and t not in stop]
-    return frozenset(op for op in seen if op in ops and graph.op(op).target == LOAD)
+    return frozenset(op for op in seen if op in ops and isinstance(graph.what(op), core.Load))
 
 
 def cost(merger: Merger) -> int:

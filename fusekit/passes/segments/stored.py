@@ -8,13 +8,13 @@ from itertools import chain
 
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
-from fusekit.ir import Graph
+from fusekit.ir import Graph, core
 from fusekit.passes.base import is_value_op
 from fusekit.passes.crossing import store_once
-from fusekit.passes.segments.judge import REDUCE, Judge, Ops
+from fusekit.passes.segments.judge import Judge, Ops
 from fusekit.passes.segments.reach import Groups
 from fusekit.passes.segments.turned import turned
-from fusekit.passes.segments.units import STORE, Unit, order_of, units_of
+from fusekit.passes.segments.units import Unit, order_of, units_of
 from fusekit.why import Reason
 
 Reads = Mapping[NodeId, Collection[NodeId]]  # value -> the ops that read it from memory
@@ -34,10 +34,8 @@ def stored(graph: Graph, reads: Reads, because: str) -> Graph:
     made = store_once(graph, reads)
     draft = made.draft("segment")
     for op in made.ops():
-        if op not in graph and made.op(op).target == STORE:
-            payload = made.op(op)
-            rest = tuple((k, v) for k, v in payload.kwargs if k != "because")
-            draft.replace(op, replace(payload, kwargs=(*rest, ("because", because))))
+        if op not in graph and isinstance(made.what(op), core.Store):
+            draft.replace(op, replace(made.op(op), what=core.Store(because=because)))
     return draft.finish().graph
 
 
@@ -64,7 +62,7 @@ def with_loops(graph: Graph, refused: Mapping[Ops, Reason]) -> Graph:
 
 def _launches(graph: Graph, units: list[Unit]) -> Iterator[tuple[Unit, ...]]:
     """Stores that go in a circle, then each by itself: what is one launch whatever is decided."""
-    if any(graph.op(op).target == REDUCE for op in graph.ops()):
+    if any(isinstance(graph.what(op), core.Reduce) for op in graph.ops()):
         circles = (tuple(units[k] for k in one) for one in Groups(len(units), order_of(graph, units)).circles)
         yield from (some for some in circles if all(unit.kind == "store" for unit in some))
     yield from ((unit,) for unit in units if unit.kind == "store")
@@ -76,7 +74,7 @@ def _needs(units: Iterable[Unit]) -> frozenset[NodeId]:
 
 def _without_a_fold(graph: Graph, needs: frozenset[NodeId], elsewhere: frozenset[NodeId]) -> Iterator[Graph]:
     """With the result of one reduction in memory, the last one first; with all of them."""
-    folds = sorted((op for op in needs if graph.op(op).target == REDUCE), key=graph.position, reverse=True)
+    folds = sorted((op for op in needs if isinstance(graph.what(op), core.Reduce)), key=graph.position, reverse=True)
     because = "no nest of loops holds it and what reads it"
     for chosen in (*([op] for op in folds), folds if len(folds) > 1 else ()):
         values = [graph.results(op)[0] for op in chosen]

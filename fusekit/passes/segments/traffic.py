@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from fusekit.ids import NodeId
-from fusekit.ir import Graph, Layout
+from fusekit.ir import Graph, Layout, core
 from fusekit.memory import Overlap, overlap
-from fusekit.passes.segments.units import LOAD, STORE
 
 Regions = Mapping[NodeId, frozenset[Layout]]  # block -> what is touched of it
 FEW = 12  # layouts of one block that are held against each other
 
 
-def regions(graph: Graph, ops: Iterable[NodeId], target: str) -> dict[NodeId, frozenset[Layout]]:
+def regions(graph: Graph, ops: Iterable[NodeId], kind: type[core.Load | core.Store]) -> dict[NodeId, frozenset[Layout]]:
     """What the loads, or the stores, among some ops touch."""
     found: dict[NodeId, set[Layout]] = {}
     for op in ops:
-        if graph.op(op).target == target:
+        if isinstance(graph.what(op), kind):
             place = graph.operands(op)[-1]
             block = graph.block_of(place)
             assert block is not None, "loads and stores take places"
@@ -43,7 +42,7 @@ def saved(graph: Graph, a: Regions, b: Regions) -> int:
 def moved(graph: Graph, ops: Iterable[NodeId]) -> int:
     """Bytes that one kernel of these ops loads and stores."""
     ops = tuple(ops)
-    touched = (regions(graph, ops, target) for target in (LOAD, STORE))
+    touched = (regions(graph, ops, kind) for kind in (core.Load, core.Store))
     return sum(covered(layouts, graph.block(block).nbytes) for found in touched for block, layouts in found.items())
 
 

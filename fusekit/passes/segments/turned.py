@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from math import prod
 
 from fusekit.ids import NodeId
-from fusekit.index import Div, Form, Var, loop_vars
-from fusekit.ir import Graph, Tensor
+from fusekit.index import Div, Form, Var, loop_vars, put
+from fusekit.ir import Graph, Tensor, core
 from fusekit.passes.rewrite import Rewriter, layout_at
-from fusekit.passes.values import APPLY, BITS, CAST, WINDOW, Index, Value, broadcast_index, put, value_index
+from fusekit.passes.values import Index, Value
 
 
 def turned(graph: Graph, store: NodeId) -> Iterator[Graph]:
     """The graph with the store over the space of each tensor of which its value begins with a permutation."""
     value = Rewriter(graph, "segment").value(graph.operands(store)[0])
     found: dict[tuple[Index, tuple[int, ...]], None] = {}
-    for view in _views(value):
+    for view, index in _views(value):
         source = view.operands[0].shape
-        if (back := way_back(value_index(view), source, view.shape)) is not None:
+        if (back := way_back(index, source, view.shape)) is not None:
             found[back, source] = None
     for back, shape in found:
         if (made := _turned(graph, store, back, shape)) is not None:
@@ -61,11 +61,11 @@ def _digit(form: Form) -> tuple[Var, int] | None:
 
 
 def _is_computed(v: Value, shape: tuple[int, ...]) -> bool:
-    return v.kind in (APPLY, CAST, BITS) and v.shape == shape
+    return isinstance(v.what, core.Elementwise) and v.shape == shape
 
 
-def _views(value: Value) -> Iterator[Value]:
-    """The views over the space of ``value`` that it is computed of, element by element."""
+def _views(value: Value) -> Iterator[tuple[Value, Index]]:
+    """The views, each with its index, over the space of ``value`` that it is computed of, element by element."""
     seen: set[int] = set()
     todo = [value]
     while todo:
@@ -75,8 +75,8 @@ def _views(value: Value) -> Iterator[Value]:
         seen.add(v.number)
         if _is_computed(v, value.shape):
             todo += v.operands
-        elif v.kind == WINDOW and v.shape == value.shape:
-            yield v
+        elif isinstance(v.what, core.Window) and v.shape == value.shape:
+            yield v, v.what.index
 
 
 def _turned(graph: Graph, store: NodeId, back: Index, shape: tuple[int, ...]) -> Graph | None:
@@ -111,7 +111,7 @@ def _over(rewriter: Rewriter, value: Value, back: Index, shape: tuple[int, ...])
             continue
         values.current = v.of
         if _is_computed(v, value.shape):
-            made[v.number] = values.raw(v.kind, v.detail, tuple(made[o.number] for o in v.operands), shape, v.dtype)
+            made[v.number] = values.raw(v.what, tuple(made[o.number] for o in v.operands), shape, v.dtype)
         else:
-            made[v.number] = values.window(v, broadcast_index(v.shape, back), shape) if v.shape else v
+            made[v.number] = values.window(v, core.broadcast_index(v.shape, back), shape) if v.shape else v
     return made[value.number]

@@ -12,14 +12,11 @@ from itertools import pairwise
 from typing import Literal
 
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.ir import Graph, core
 from fusekit.ops.extern import raises_on_data
 from fusekit.passes.base import is_value_op, is_view
-from fusekit.passes.lookups import CHECK
 from fusekit.why import Reason
 
-STORE, LOAD = "fk.store", "fk.load"
-LOOKUPS = ("fk.take", "fk.gather")
 Kind = Literal["store", "call", "check"]
 
 
@@ -49,13 +46,17 @@ def units_of(graph: Graph) -> list[Unit]:
     found: list[Unit] = []
     cones: dict[NodeId, frozenset[NodeId]] = {}
     for op in graph.ops():
-        target = graph.op(op).target
-        if target == STORE:
-            found.append(Unit("store", op, _cone(graph, graph.operands(op)[0], cones) | {op}))
-        elif target == CHECK:
-            found.append(Unit("check", op, frozenset((op,))))
-        elif target not in (INPUT, RETURN) and not is_view(graph, op) and not is_value_op(graph, op):
-            found.append(Unit("call", op, frozenset((op,))))
+        match graph.what(op):
+            case core.Store():
+                found.append(Unit("store", op, _cone(graph, graph.operands(op)[0], cones) | {op}))
+            case core.CheckIndex():
+                found.append(Unit("check", op, frozenset((op,))))
+            case core.Input() | core.Return():
+                pass
+            case _ if not is_view(graph, op) and not is_value_op(graph, op):
+                found.append(Unit("call", op, frozenset((op,))))
+            case _:
+                pass
     return found
 
 
@@ -93,7 +94,9 @@ def order_of(graph: Graph, units: list[Unit], exact: bool = True) -> Iterator[Or
 
 
 def _is_one_flush(graph: Graph, a: Unit, b: Unit) -> bool:
-    return graph.op(a.root).kwarg("flush", a.root) == graph.op(b.root).kwarg("flush", b.root)
+    one, other = (graph.what(unit.root) for unit in (a, b))
+    flush = one.flush if isinstance(one, core.Store) else None
+    return a == b or (flush is not None and isinstance(other, core.Store) and flush == other.flush)
 
 
 def _calls_in_order(graph: Graph, units: list[Unit]) -> Iterator[Order]:
@@ -117,10 +120,14 @@ def _errors_in_order(graph: Graph, units: list[Unit]) -> Iterator[Order]:
             check = k if unit.kind == "check" else check
         elif unit.kind == "store" and last is not None and _is_seen(graph, unit):
             yield last, k, None if units[last].kind == "check" else Bar(units[last].root, unit.root)
-        elif unit.kind == "store" and check is not None and any(graph.op(op).target in LOOKUPS for op in unit.needs):
+        elif unit.kind == "store" and check is not None and _looks_up(graph, unit):
             yield check, k, None
         if unit.kind == "store" and _is_seen(graph, unit):
             seen.append(k)
+
+
+def _looks_up(graph: Graph, unit: Unit) -> bool:
+    return any(isinstance(graph.what(op), core.Lookup) for op in unit.needs)
 
 
 def _is_seen(graph: Graph, unit: Unit) -> bool:

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from itertools import combinations, pairwise
 
 from fusekit.ids import NodeId
-from fusekit.ir import INPUT, RETURN, Boundary, Draft, Graph, Segment
+from fusekit.ir import Boundary, Draft, Graph, Segment, core
 from fusekit.passes.base import is_view
 from fusekit.passes.segments import reasons
 from fusekit.passes.segments.apart import Apart
 from fusekit.passes.segments.merge import Merger
-from fusekit.passes.segments.units import STORE, Bar
+from fusekit.passes.segments.units import Bar
 from fusekit.why import Reason, Trial
 
 PAIRS = 48  # segments up to which every pair has a row; above, pairs that were tried and neighbours
 Homes = Mapping[NodeId, tuple[NodeId, ...]]  # op -> segments, in launch order
-CHEAP = frozenset(("fk.load", "fk.fill", "fk.iota", "fk.window", "fk.cast"))
+CHEAP = core.Load | core.Fill | core.Iota | core.Window | core.Cast
 
 
 def write(given: Graph, draft: Draft, merger: Merger) -> tuple[Trial, ...]:
@@ -33,9 +33,10 @@ def write(given: Graph, draft: Draft, merger: Merger) -> tuple[Trial, ...]:
         for op in merger.info[group].ops:
             homes[op] = (*homes.get(op, ()), segment)
     for op in graph.ops():
-        if graph.op(op).target == STORE and op not in given:
-            draft.note((op,), Reason.of("stored-once", because=str(graph.op(op).kwarg("because"))))
-        elif graph.op(op).target == STORE and graph.operands(op)[1] != given.operands(op)[1]:
+        what = graph.what(op)
+        if isinstance(what, core.Store) and op not in given:
+            draft.note((op,), Reason.of("stored-once", because=str(what.because)))
+        elif isinstance(what, core.Store) and graph.operands(op)[1] != given.operands(op)[1]:
             draft.note((op,), Reason.of("turned", shape=str(list(graph.layout(graph.operands(op)[1]).shape))))
     crossed = _add_boundaries(graph, draft, homes)
     rows = _pairs(draft, merger, names, crossed)
@@ -82,7 +83,7 @@ def _view_chains(graph: Graph) -> list[list[NodeId]]:
     """Views that outputs are rebuilt from, those over one base together."""
     chains: dict[NodeId | None, list[NodeId]] = {}
     for op in graph.ops():
-        if graph.op(op).target not in (INPUT, RETURN) and is_view(graph, op):
+        if not isinstance(graph.what(op), core.Input | core.Return) and is_view(graph, op):
             chains.setdefault(graph.block_of(graph.results(op)[0]), []).append(op)
     return list(chains.values())
 
@@ -112,5 +113,5 @@ def _note_repeated(graph: Graph, draft: Draft, homes: Homes) -> None:
     """Values that several kernels compute, each for itself."""
     for op in graph.ops():
         found = homes.get(op, ())
-        if len(found) > 1 and graph.op(op).target not in CHEAP:
+        if len(found) > 1 and not isinstance(graph.what(op), CHEAP):
             draft.note(found, Reason.of("computed-again", op=reasons.short(graph, op)), (op,))

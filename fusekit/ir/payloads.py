@@ -61,6 +61,13 @@ def is_tuple(value: object) -> TypeGuard[tuple[Arg, ...]]:
     return type(value) is tuple
 
 
+# ---- the words of nodes ---------------------------------------------------------------------------------------------
+
+DEVICES = ("cpu", "cuda")  # of a block; a number may follow: cuda:0
+KINDS = ("argument", "capture", "constant", "fresh")
+ROLES = ("input", "alias", "new")
+SCHEDULERS = ("pointwise", "extern", "alias")
+
 # ---- nodes --------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import networkx as nx
@@ -233,6 +234,10 @@ class Graph:
 
     def numbers(self) -> tuple[Number, ...]:
         """The graph's parameters, by index."""
+        return self._numbers
+
+    @cached_property
+    def _numbers(self) -> tuple[Number, ...]:
         found: dict[int, Number] = {}
 
         def visit(value: object) -> None:

@@ -15,6 +15,7 @@ from fusekit.run.bounds import Parameter, watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
+from fusekit.run.lines import Lines
 from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, is_read, place_of, settle
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
 
@@ -141,7 +142,7 @@ class _Maker:
     """Steps of segments."""
 
     def __init__(self, graph: Graph, blocks: Blocks, program: Graph | None = None):
-        self.graph, self.blocks, self.program = graph, blocks, program
+        self.graph, self.blocks, self.lines = graph, blocks, Lines(graph, program)
 
     def launch(self, kernel: K, compile: Callable[[K], Callable[..., int | None]], dying: Sequence[int]) -> Launch:
         """The compiled kernel with the addresses and numbers that it takes."""
@@ -178,8 +179,8 @@ class _Maker:
         """A library call: the exact overload on real memory."""
         call = caller(self.graph.op(op))
         graph, number = self.graph, self.blocks.number
-        operands = tuple((t, place_of(graph, number, t, self.program)) for t in graph.operands(op))
-        results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
+        operands = tuple((t, place_of(graph, number, t, self.lines)) for t in graph.operands(op))
+        results = tuple(place_of(graph, number, t, self.lines) for t in graph.results(op))
         read = [is_read(self.graph, t) for t in self.graph.results(op)]
         payload = self.graph.op(op)
         what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")

@@ -57,12 +57,13 @@ class Regions:
             whole = (layout for layout in layouts if came.get(layout, len(holes)) >= earlier.get(layout, 0))
             return min(nbytes, sum(map(distinct, whole)))
         numbers = {f"n{n.index}": int(n.example) for n in self.graph.numbers()}
-        total, hidden, k = np.zeros(-(-nbytes // step), dtype=bool), np.zeros(-(-nbytes // step), dtype=bool), 0
+        total, hidden = (np.zeros(-(-nbytes // step), dtype=bool) for _ in range(2))
+        done = 0  # holes that are marked
         for layout in layouts:
-            for k in range(k, earlier.get(layout, k)):
-                if (cells := _cells(hidden, holes[k], step, numbers)) is not None:
+            for hole in holes[done : earlier.get(layout, 0)]:
+                if (cells := _cells(hidden, hole, step, numbers)) is not None:
                     cells[...] = True
-            k = max(k, earlier.get(layout, 0))
+            done = max(done, earlier.get(layout, 0))
             mine, not_mine = (_cells(some, layout, step, numbers) for some in (total, hidden))
             if mine is not None and not_mine is not None:
                 mine |= ~not_mine

@@ -19,6 +19,7 @@ from fusekit.ir.invariants import FUNCTIONAL, PROGRAM, SCHEDULED, SEGMENTED, UNS
 from fusekit.ir.layout import Layout
 from fusekit.ir.parse import parse
 from fusekit.ir.payloads import (
+    SCHEDULERS,
     Block,
     Boundary,
     Def,
@@ -45,6 +46,7 @@ __all__ = [
     "PROGRAM",
     "RETURN",
     "SCHEDULED",
+    "SCHEDULERS",
     "SEGMENTED",
     "UNSEGMENTED",
     "AlignedSplit",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fusekit.ids import NodeId
-from fusekit.ir import domain_rules
+from fusekit.ir import domain_rules, lookup_rules, value_rules
 from fusekit.ir.graph import Graph
 from fusekit.ir.payloads import Operand, is_tuple
 
@@ -237,3 +237,10 @@ DOMAINS = (
 )
 SCHEDULED = (*SEGMENTED, *DOMAINS)
 PARSED = (*COMMON, Invariant("one-home", _one_home), *DOMAINS)  # of any stage: a text does not say of which
+VALUES = (
+    Invariant("ops-are-known", value_rules.ops_are_known),
+    Invariant("elements-agree", value_rules.elements_agree),
+    Invariant("forms-stay-inside", value_rules.forms_stay_inside),
+    Invariant("lookups-are-checked", lookup_rules.lookups_are_checked),
+)  # what our passes keep by construction, and a graph of a user's is held against
+RUNNABLE = (*SEGMENTED, Invariant("one-home", _one_home), *DOMAINS, *VALUES)

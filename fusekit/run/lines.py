@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """The lines of a graph's tensors, each walked once: a tensor that is written a thousand times is a chain of them."""
+    """The lines of a graph's tensors, each walked once: what is written a thousand times is a chain of a thousand."""
 
     def __init__(self, graph: Graph, program: Graph | None = None):
         """``program``: the graph as recorded, where the ops that tell what is a view of what are still there."""

@@ -11,6 +11,7 @@ import torch
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph
+from fusekit.run.bind import hold
 from fusekit.run.bounds import Parameter, watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
@@ -98,9 +99,11 @@ def make_plan(
 
     A segment of stores without a kernel runs op by op.
     ``program``: the graph as recorded, which still has every write (eager bumps a version for each).
-    Raises FusekitError for ops that are in no segment: nothing would run them.
+    Raises FusekitError for ops that are in no segment: nothing would run them; InvalidGraph for a graph that could
+    touch other memory than that of its own tensors.
     """
     _refuse_unsegmented(graph)
+    hold(graph, program)
     blocks = Blocks.of(graph)
     ending = Ending.of(graph, blocks, program)
     maker = _Maker(graph, blocks, program)

@@ -20,6 +20,7 @@ from fusekit.run.compile import compile_kernel
 from fusekit.run.cuda import describe, device_count
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
+from fusekit.run.meta import ops_give_what_they_say
 from fusekit.run.plan import Plan, make_plan
 from fusekit.schedule import Scheduler, Target, choose, fitted, simple
 from fusekit.why import Explanation, Trial
@@ -152,6 +153,8 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
         steps.append(Step(one.name, result.graph, result.explanations, took, result.merges))
         after = one if isinstance(one, UserPass) else after
         proven = one.check(result.graph, proven) if isinstance(one, UserPass) else getattr(one, "ensures", ())
+        if isinstance(one, UserPass):
+            ops_give_what_they_say(result.graph, one.name)
         if watch is not None:
             watch(steps[-1])
     if steps[-1].graph.segments() and any(isinstance(one, UserPass) for one in options.passes):
@@ -165,13 +168,15 @@ def _run(one: Pass, graph: Graph, after: UserPass | None) -> PassResult:
     """The pass on the graph. What a graph of a user's does to a pass of ours is no bug of that pass."""
     if after is None or isinstance(one, UserPass):
         return one(graph)
+    fix = f"look at what {after.name} changes: the pass relies on it"
     try:
         return one(graph)
-    except FusekitError:
-        raise
+    except InvalidGraph as error:
+        what = f"the pass {one.name} cannot take the graph that {after.name} made: {error.what}"
+        raise InvalidGraph(what, error.where, fix) from error
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = f"the pass {one.name} cannot take the graph that {after.name} made: {type(error).__name__}: {error}"
-        raise InvalidGraph(what, None, f"look at what {after.name} changes: the pass relies on it") from error
+        raise InvalidGraph(what, None, fix) from error
 
 
 def _fitted(schedulers: tuple[Scheduler, ...], graph: Graph, options: Options) -> tuple[Scheduler, ...]:

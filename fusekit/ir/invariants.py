@@ -242,5 +242,5 @@ VALUES = (
     Invariant("elements-agree", value_rules.elements_agree),
     Invariant("forms-stay-inside", value_rules.forms_stay_inside),
     Invariant("lookups-are-checked", lookup_rules.lookups_are_checked),
-)  # what our passes keep by construction, and a graph of a user's is held against
-RUNNABLE = (*SEGMENTED, Invariant("one-home", _one_home), *DOMAINS, *VALUES)
+)  # what our passes keep by construction, and a graph of a user's is held against; the first comes before all others
+RUNNABLE = (VALUES[0], *SEGMENTED, Invariant("one-home", _one_home), *DOMAINS, *VALUES[1:])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, SCHEDULERS, Graph, Invariant, Layout
-from fusekit.memory.overlap import meets
+from fusekit.memory.overlap import has_internal_overlap, meets
 
 Problems = Iterator[tuple[NodeId, str]]
 MEMORY = ("fk.load", "fk.store", "fk.check_index")
@@ -100,6 +100,33 @@ def _matters(graph: Graph, earlier: _Access, later: _Access) -> bool:
     return earlier.is_write or later.is_write
 
 
+def reads_are_written(graph: Graph) -> Problems:
+    """What is read of memory that the program makes, or comes back from there, some op has written before."""
+    written: dict[NodeId, dict[Layout, None]] = {}
+    for op in graph.ops():
+        touched = list(_touched(graph, op))
+        if graph.op(op).target == RETURN:
+            touched = [(tensor, False) for tensor in graph.operands(op)]
+        for tensor, is_write in touched:
+            block = graph.block_of(tensor)
+            if block is None or graph.block(block).kind != "fresh" or not graph.layout(tensor).numel:
+                continue
+            layout = graph.layout(tensor)
+            if is_write:
+                written.setdefault(block, {})[layout] = None
+            elif layout not in written.get(block, {}) and not any(
+                meets(layout, one) is not False for one in written.get(block, {})
+            ):
+                yield op, f"reads {tensor}, where nothing was written"
+
+
+def stores_are_one_to_one(graph: Graph) -> Problems:
+    """No two elements of a store go to one byte: which of them stays would be left to the order of the loops."""
+    for op in graph.ops():
+        if graph.op(op).target == "fk.store" and has_internal_overlap(graph.layout(graph.operands(op)[1])):
+            yield op, f"stores to {graph.operands(op)[1]}, whose elements share bytes"
+
+
 def _touched(graph: Graph, op: NodeId) -> Iterator[tuple[NodeId, bool]]:
     """(place, is it written?) of an op. A view touches nothing; a library call makes results in blocks of their own."""
     payload, operands = graph.op(op), graph.operands(op)
@@ -119,7 +146,10 @@ def _touched(graph: Graph, op: NodeId) -> Iterator[tuple[NodeId, bool]]:
             yield tensor, True
 
 
+READS = Invariant("reads-are-written", reads_are_written)
 SEGMENTS = (
     Invariant("segments-are-whole", segments_are_whole),
     Invariant("segments-see-memory-in-order", segments_see_memory_in_order),
+    READS,
+    Invariant("stores-are-one-to-one", stores_are_one_to_one),
 )

@@ -40,12 +40,20 @@ class Parameter(Protocol):
 
 
 def watched(
-    function: Callable[..., int | None], graph: Graph, checks: Sequence[NodeId], params: Sequence[Parameter]
+    function: Callable[..., int | None],
+    graph: Graph,
+    checks: Sequence[NodeId],
+    params: Sequence[Parameter],
+    room: int = 0,
 ) -> Callable[..., None]:
-    """A kernel that gives back 1 for a bad index, as a function that raises eager's error: of its first bad check."""
+    """A kernel that gives back 1 for a bad index and 2 where it got no memory, as a function that raises eager's error:
+    of its first bad check, or for ``room`` bytes that are not there."""
 
     def run(*args: int | float) -> None:
-        if function(*args):
+        found = function(*args)
+        if found == 2:
+            raise RuntimeError(f"[fusekit] can't allocate memory: a kernel tried to allocate {room} bytes")
+        if found:
             for op in checks:
                 place = graph.operands(op)[0]
                 home = next(k for k, param in enumerate(params) if param.node == graph.block_of(place))

@@ -25,7 +25,8 @@ Step = Callable[[Memory, Leaves], None]
 
 class Launchable(Protocol):
     """What a plan needs to know of a kernel; ``copies``: launches that only move bytes, besides. ``checks``: the ops
-    that look at indices in it; where one is bad it gives back 1 and has stored nothing.
+    that look at indices in it; where one is bad it gives back 1 and has stored nothing. ``room``: bytes that it asks
+    for; where there are none it gives back 2.
     """
 
     @property
@@ -34,6 +35,8 @@ class Launchable(Protocol):
     def checks(self) -> Sequence[NodeId]: ...
     @property
     def copies(self) -> int: ...
+    @property
+    def room(self) -> int: ...
 
 
 K = TypeVar("K", bound=Launchable)
@@ -150,8 +153,8 @@ class _Maker:
     def launch(self, kernel: K, compile: Callable[[K], Callable[..., int | None]], dying: Sequence[int]) -> Launch:
         """The compiled kernel with the addresses and numbers that it takes."""
         function = compile(kernel)
-        if kernel.checks:
-            function = watched(function, self.graph, kernel.checks, kernel.params)
+        if kernel.checks or kernel.room:
+            function = watched(function, self.graph, kernel.checks, kernel.params, kernel.room)
         return Launch(function, tuple(self._parameter(param) for param in kernel.params), tuple(dying))
 
     def _parameter(self, param: Parameter) -> tuple[bool, int]:

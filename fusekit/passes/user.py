@@ -43,6 +43,9 @@ class UserPass:
         """Raises FusekitError that names the pass and its line, for whatever goes wrong inside."""
         try:
             made = cast("object", self.body(graph))
+        except FusekitError as error:
+            where = error.where or _line_of(error)
+            raise type(error)(f"the pass {self.name} failed: {error.what}", where, error.fix) from error
         except Exception as error:
             kind = type(error).__name__
             raise FusekitError(f"the pass {self.name} failed: {kind}: {error}", _line_of(error)) from error

@@ -20,7 +20,7 @@ from fusekit.memory.segment_rules import SEGMENTS
 from fusekit.run.decode import is_ours, overload
 
 Problems = Iterator[tuple[object, str]]
-FIX = "a pass may change what is computed, not what the call gives and gets: see docs/passes/user.md"
+FIX = "a pass may change what is computed, not what the call gives and gets: see docs/passes/README.md"
 # ops that give a tensor other memory, or open files: only where the recording has them
 MOVES_MEMORY = ("set_", "set_data", "resize_", "resize", "resize_as_", "_resize_output_", "from_file", "_pin_memory")
 

@@ -14,6 +14,7 @@ import torch
 from fusekit.errors import FusekitError, InvalidGraph
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Op, Symbol, is_tuple
+from fusekit.run.bind import calls_say_what_they_write
 from fusekit.run.decode import caller, is_ours, tensors_in
 from fusekit.torch_types import TO_TORCH
 
@@ -22,13 +23,14 @@ META = torch.device("meta")
 
 def ops_give_what_they_say(graph: Graph, by: str) -> None:
     """Raises InvalidGraph that names the pass ``by`` for an op that torch refuses, or that gives another result."""
+    fix = "change the op, or what the graph says of it"
+    for node, problem in calls_say_what_they_write(graph):
+        raise InvalidGraph(f"the pass {by} made a graph in which {node} {problem}", node, fix)
     for op in graph.ops():
         if not is_ours(graph.op(op).target):
             for problem in _problems(graph, op):
                 what = f"the pass {by} made a graph in which {op} {graph.op(op).target} {problem}"
-                raise InvalidGraph(
-                    what, graph.op(op).origin or op, "change the op, or what the graph says of its result"
-                )
+                raise InvalidGraph(what, graph.op(op).origin or op, fix)
 
 
 def _problems(graph: Graph, op: NodeId) -> Iterator[str]:

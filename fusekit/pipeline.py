@@ -14,6 +14,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import PROGRAM, Graph, Invariant, PassResult
 from fusekit.lower import CannotLower, Kernel, lower_segment
 from fusekit.lower.kernel import Precision
+from fusekit.memory.segment_rules import unwritten_reads
 from fusekit.passes import PIPELINE, AliasGroups, Functionalize, Pass, SchedulePass, SegmentOps, UserPass, as_pass
 from fusekit.run.bind import hold
 from fusekit.run.compile import compile_kernel
@@ -155,6 +156,7 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
         proven = one.check(result.graph, proven) if isinstance(one, UserPass) else getattr(one, "ensures", ())
         if isinstance(one, UserPass):
             ops_give_what_they_say(result.graph, one.name)
+            _refuse_new_reads(steps[-2].graph, result.graph, one.name)
         if watch is not None:
             watch(steps[-1])
     if steps[-1].graph.segments() and any(isinstance(one, UserPass) for one in options.passes):
@@ -177,6 +179,15 @@ def _run(one: Pass, graph: Graph, after: UserPass | None) -> PassResult:
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = f"the pass {one.name} cannot take the graph that {after.name} made: {type(error).__name__}: {error}"
         raise InvalidGraph(what, None, fix) from error
+
+
+def _refuse_new_reads(before: Graph, graph: Graph, by: str) -> None:
+    """A pass of a user's that takes out what writes some memory, and not what reads it."""
+    known = unwritten_reads(before)
+    for block, (op, tensor) in unwritten_reads(graph).items():
+        if block not in known:
+            what = f"the pass {by} broke reads-are-written: {op} reads {tensor}, where nothing was written"
+            raise InvalidGraph(what, graph.op(op).origin or op, "leave what writes it, or take out what reads it")
 
 
 def _fitted(schedulers: tuple[Scheduler, ...], graph: Graph, options: Options) -> tuple[Scheduler, ...]:

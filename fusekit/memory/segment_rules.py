@@ -100,9 +100,12 @@ def _matters(graph: Graph, earlier: _Access, later: _Access) -> bool:
     return earlier.is_write or later.is_write
 
 
-def reads_are_written(graph: Graph) -> Problems:
-    """What is read of memory that the program makes, or comes back from there, some op has written before."""
+def unwritten_reads(graph: Graph) -> dict[NodeId, tuple[NodeId, NodeId]]:
+    """Fresh block -> the first op that reads memory there, or gives it back, before anything was written to it, and the
+    tensor. No rule of its own: what ``torch.empty`` made has no writer either. So a graph is held against an earlier
+    one."""
     written: dict[NodeId, dict[Layout, None]] = {}
+    found: dict[NodeId, tuple[NodeId, NodeId]] = {}
     for op in graph.ops():
         touched = list(_touched(graph, op))
         if graph.op(op).target == RETURN:
@@ -111,13 +114,12 @@ def reads_are_written(graph: Graph) -> Problems:
             block = graph.block_of(tensor)
             if block is None or graph.block(block).kind != "fresh" or not graph.layout(tensor).numel:
                 continue
-            layout = graph.layout(tensor)
+            layout, known = graph.layout(tensor), written.setdefault(block, {})
             if is_write:
-                written.setdefault(block, {})[layout] = None
-            elif layout not in written.get(block, {}) and not any(
-                meets(layout, one) is not False for one in written.get(block, {})
-            ):
-                yield op, f"reads {tensor}, where nothing was written"
+                known[layout] = None
+            elif layout not in known and not any(meets(layout, one) is not False for one in known):
+                found.setdefault(block, (op, tensor))
+    return found
 
 
 def stores_are_one_to_one(graph: Graph) -> Problems:
@@ -146,10 +148,8 @@ def _touched(graph: Graph, op: NodeId) -> Iterator[tuple[NodeId, bool]]:
             yield tensor, True
 
 
-READS = Invariant("reads-are-written", reads_are_written)
 SEGMENTS = (
     Invariant("segments-are-whole", segments_are_whole),
     Invariant("segments-see-memory-in-order", segments_see_memory_in_order),
-    READS,
     Invariant("stores-are-one-to-one", stores_are_one_to_one),
 )

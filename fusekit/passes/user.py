@@ -23,7 +23,6 @@ from typing import cast
 from fusekit.errors import FusekitError, InvalidGraph
 from fusekit.ir import Graph, Invariant, PassResult
 from fusekit.ir.invariants import VALUES, broken
-from fusekit.memory.segment_rules import READS
 from fusekit.passes.base import Pass
 
 PACKAGE = str(Path(__file__).parents[1])
@@ -58,7 +57,7 @@ class UserPass:
         """What holds of the graph that it made: what it ensures, else what held ``before``. Raises InvalidGraph for
         a graph that breaks that, or what kernels rely on."""
         held = self.ensures or before
-        if problem := broken(graph, dict.fromkeys((VALUES[0], *held, *VALUES, READS))):
+        if problem := broken(graph, dict.fromkeys((VALUES[0], *held, *VALUES))):
             name, node, what = problem
             what = f"the pass {self.name} broke {name}: {node} {what}"
             raise InvalidGraph(what, self._where() or node, "what held of the graph before must hold after it")

@@ -254,6 +254,28 @@ class Memory:
         return view.untyped_storage(), low
 
 
+def too_small(graph: Graph, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar]) -> str | None:
+    """What is wrong where storages of actual ``tensors`` of fk.input end before bytes that the graph's places touch: a
+    tensor with the layout that was recorded may lie in a smaller buffer."""
+    blocks = Blocks.of(graph)
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for tensor, place in zip(tensors, blocks.inputs, strict=True):
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            start = storage.data_ptr() - _base(tensor, place.start(numbers), place.width)
+            spans.setdefault(place.block, []).append((start, start + storage.nbytes()))
+    for tensor in graph.tensors():
+        block = graph.block_of(tensor)
+        if block is None or blocks.number[block] not in spans:
+            continue
+        place = prepare(blocks.number[block], graph.layout(tensor))
+        low, high = (place.start(numbers) + end for end in (place.low, place.high))
+        here = spans[place.block]
+        if low < high and not min(start for start, _ in here) <= low <= high <= max(end for _, end in here):
+            return f"bytes {low} to {high} of {block} are used, and its storage has {here[0][1] - here[0][0]}"
+    return None
+
+
 def is_read(graph: Graph, result: NodeId) -> bool:
     """May anybody read a library call's result, by an op or through a view? Else it may be whatever it is."""
     block = graph.block_of(result)

@@ -119,3 +119,11 @@ def test_an_order_that_is_left_out_is_seen_in_memory() -> None:
     at = [s.name for s in x.steps].index("segment")
     with pytest.raises(InvalidGraph, match="must follow"):
         fk.explore(f, *args, options=fk.Options(passes=[*fk.PIPELINE[:at], change, *fk.PIPELINE[at:]]))
+
+
+def test_a_smaller_buffer_is_not_like_the_explored_one() -> None:
+    """The same layout, and what the program makes of it reaches past the storage."""
+    x = fk.explore(lambda a: a.as_strided((10,), (1,), 0) * 1, torch.arange(10.0)[:3])
+    assert torch.equal(x.run(torch.arange(30.0)[:3]), torch.arange(10.0))  # type: ignore[arg-type]
+    with pytest.raises(fk.FusekitError, match="bytes 0 to 40 of @0 are used, and its storage has 12"):
+        x.run(torch.arange(3.0))

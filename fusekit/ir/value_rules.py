@@ -147,7 +147,8 @@ def _number(value: object, made: Tensor) -> str | None:
         return None
     if not isinstance(value, bool | int | float | complex):
         return f"{value!r:.40} is no number"
-    if made.dtype.is_integral and made.dtype is not BOOL and not isinstance(value, int):
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())  # a pad of integers is 0.0
+    if made.dtype.is_integral and made.dtype is not BOOL and not is_whole:
         return f"{value!r:.40} is no whole number for {made.dtype}"
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return f"a number of {value.bit_length()} bits is too large for {made.dtype}"

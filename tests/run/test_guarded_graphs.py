@@ -127,3 +127,13 @@ def test_a_smaller_buffer_is_not_like_the_explored_one() -> None:
     assert torch.equal(x.run(torch.arange(30.0)[:3]), torch.arange(10.0))  # type: ignore[arg-type]
     with pytest.raises(fk.FusekitError, match="bytes 0 to 40 of @0 are used, and its storage has 12"):
         x.run(torch.arange(3.0))
+
+
+def test_integers_are_padded_with_a_whole_float() -> None:
+    """The recording says 0.0, which every integer type has."""
+
+    def f(a: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(a + 1, (1, 2))
+
+    a = torch.arange(5, dtype=torch.int32)
+    assert torch.equal(fk.jit(f)(a), f(a))

@@ -7,6 +7,7 @@ them, since a kernel that reads at a position outside of its tensor reads what i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import isfinite
 
 from fusekit.dtypes import BOOL, I32, I64
 from fusekit.ids import NodeId
@@ -147,9 +148,9 @@ def _number(value: object, made: Tensor) -> str | None:
         return None
     if not isinstance(value, bool | int | float | complex):
         return f"{value!r:.40} is no number"
-    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())  # a pad of integers is 0.0
-    if made.dtype.is_integral and made.dtype is not BOOL and not is_whole:
-        return f"{value!r:.40} is no whole number for {made.dtype}"
+    is_finite = isinstance(value, int) or (isinstance(value, float) and isfinite(value))  # 2.7 counts as 2, as in eager
+    if made.dtype.is_integral and made.dtype is not BOOL and not is_finite:
+        return f"{value!r:.40} is no number for {made.dtype}"
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return f"a number of {value.bit_length()} bits is too large for {made.dtype}"
     return None

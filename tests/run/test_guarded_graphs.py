@@ -129,11 +129,16 @@ def test_a_smaller_buffer_is_not_like_the_explored_one() -> None:
         x.run(torch.arange(3.0))
 
 
-def test_integers_are_padded_with_a_whole_float() -> None:
-    """The recording says 0.0, which every integer type has."""
+@pytest.mark.parametrize("value", [0.0, 1.5, -1.5, -1])
+def test_integers_are_filled_with_any_number(value: float) -> None:
+    """The recording says 1.5, of which eager takes the whole part."""
 
-    def f(a: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.pad(a + 1, (1, 2))
+    def f(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.nn.functional.pad(a + 1, (1, 2), value=value),
+            torch.full_like(a, value),
+            a.to(torch.uint8).fill_(3.5),
+        )
 
     a = torch.arange(5, dtype=torch.int32)
-    assert torch.equal(fk.jit(f)(a), f(a))
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(fk.jit(f)(a), f(a), strict=True))

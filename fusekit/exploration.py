@@ -31,6 +31,7 @@ from fusekit.run.closeness import Tolerance
 from fusekit.run.compare import CheckReport, compare
 from fusekit.run.decode import symbols
 from fusekit.run.interpret import interpret
+from fusekit.run.memory import too_small
 from fusekit.run.observe import observe
 from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.run.repro import repro
@@ -278,6 +279,9 @@ class Exploration:
         self, leaves: Sequence[object], inputs: Sequence[torch.Tensor], numbers: Sequence[int | float] | None = None
     ) -> object:
         numbers = self.recording.examples if numbers is None else numbers
+        if problem := too_small(self.recording.graph, inputs, numbers):
+            what = f"this call is not like the explored one: {problem}"
+            raise FusekitError(what, None, "give tensors in storages as large as the explored ones, or explore it anew")
         flat = execute(self._plan, inputs, numbers, symbols(self.recording.objects, leaves))
         return restructure(self.recording, flat)
 

@@ -9,18 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
-from fusekit.errors import FusekitError, UnsupportedError
+from fusekit.errors import FusekitError, InvalidGraph, UnsupportedError
 from fusekit.escape import line
 from fusekit.ids import NodeId
-from fusekit.ir import PROGRAM, Graph, Invariant
+from fusekit.ir import PROGRAM, Graph, Invariant, PassResult
 from fusekit.kinds import FLAG, a, expect, maybe
 from fusekit.lower import CannotLower, Kernel, lower_segment, lowers
 from fusekit.lower.kernel import Precision
+from fusekit.memory.segment_rules import unwritten_reads
 from fusekit.passes import PIPELINE, AliasGroups, Functionalize, Pass, SchedulePass, SegmentOps, UserPass, as_pass
+from fusekit.run.bind import hold
 from fusekit.run.compile import compile_kernel
 from fusekit.run.cuda import describe, device_count
 from fusekit.run.cuda import kernel as cuda
 from fusekit.run.cuda.simulated import simulated_kernel
+from fusekit.run.meta import ops_give_what_they_say
 from fusekit.run.plan import Plan, make_plan
 from fusekit.schedule import Scheduler, Target, fitted, segment_target
 from fusekit.why import Explanation, Trial
@@ -157,6 +160,7 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
     steps = [Step("trace", graph)]
     target = target_of(backend_of(graph, options.backend))
     proven: tuple[Invariant, ...] = PROGRAM  # of every trace
+    after: UserPass | None = None  # the last pass of the user's
     for one in options.passes:
         if isinstance(one, SegmentOps | SchedulePass):
             one = replace(one, target=target, schedulers=_fitted(one.schedulers, graph, options), lowers=lowers)
@@ -164,15 +168,45 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
             one = replace(one, exact=False)
         _refuse_out_of_place(one, steps[-1].graph, proven)
         started = time.perf_counter()
-        result = one(steps[-1].graph)
+        result = _run(one, steps[-1].graph, after)
         took = time.perf_counter() - started
         steps.append(Step(one.name, result.graph, result.explanations, took, result.merges))
+        after = one if isinstance(one, UserPass) else after
         proven = one.check(result.graph, proven) if isinstance(one, UserPass) else getattr(one, "ensures", ())
+        if isinstance(one, UserPass):
+            ops_give_what_they_say(result.graph, one.name)
+            _refuse_new_reads(steps[-2].graph, result.graph, one.name)
         if watch is not None:
             watch(steps[-1])
+    if steps[-1].graph.segments() and any(isinstance(one, UserPass) for one in options.passes):
+        hold(steps[-1].graph, graph)  # a plan is held too; here before kernels are made of it
     if options.strict:
         _refuse_library_calls(steps)
     return tuple(steps)
+
+
+def _run(one: Pass, graph: Graph, after: UserPass | None) -> PassResult:
+    """The pass on the graph. What a graph of a user's does to a pass of ours is no bug of that pass."""
+    if after is None or isinstance(one, UserPass):
+        return one(graph)
+    fix = f"look at what {after.name} changes: the pass relies on it"
+    try:
+        return one(graph)
+    except InvalidGraph as error:
+        what = f"the pass {one.name} cannot take the graph that {after.name} made: {error.what}"
+        raise InvalidGraph(what, error.where, fix) from error
+    except (AssertionError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        what = f"the pass {one.name} cannot take the graph that {after.name} made: {type(error).__name__}: {error}"
+        raise InvalidGraph(what, None, fix) from error
+
+
+def _refuse_new_reads(before: Graph, graph: Graph, by: str) -> None:
+    """A pass of a user's that takes out what writes some memory, and not what reads it."""
+    known = unwritten_reads(before)
+    for block, (op, tensor) in unwritten_reads(graph).items():
+        if block not in known:
+            what = f"the pass {by} broke reads-are-written: {op} reads {tensor}, where nothing was written"
+            raise InvalidGraph(what, graph.op(op).origin or op, "leave what writes it, or take out what reads it")
 
 
 def _fitted(schedulers: tuple[Scheduler, ...], graph: Graph, options: Options) -> tuple[Scheduler, ...]:

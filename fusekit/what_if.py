@@ -54,7 +54,8 @@ class Asked:
             if name not in DECISIONS:
                 raise FusekitError(f"what_if knows no {name!r}", None, f"it knows {', '.join(DECISIONS)}")
             options = DECISIONS[name](replace(self, options=options), value)
-            words.append(f"{name}={_said(value)!r}")
+            said = repr(_said(value))
+            words.append(f"{name}={said if len(said) <= 400 else said[:400] + ' ...'}")
         return options, tuple(words)
 
     # ---- which kernels

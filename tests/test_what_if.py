@@ -182,3 +182,28 @@ def test_loops_that_do_not_go_together() -> None:
 def test_the_page_says_what_was_decided(x: fk.Exploration) -> None:
     y = x.what_if(without="schedule")
     assert "what if without='schedule'" in document(y).signature
+
+
+@pytest.mark.parametrize("chain", ["reorder(5, 0)", "reorder(0, 0)", "reorder()", "reorder(-1, 0)", "split(9, 2)"])
+def test_an_allocation_that_is_no_order(chain: str) -> None:
+    x = fk.explore(lambda a: a.sin(), torch.rand(4, 6))
+    with pytest.raises(IllegalTransform, match=r"permutation|no axis 9"):
+        x.what_if(allocation={"%a": chain})
+
+
+@pytest.mark.parametrize(
+    ("chain", "says"),
+    [
+        (".".join(["split(0, 2)"] * 20_000), "characters"),
+        (".".join(["split(0, 2)"] * 300), "more than 256 links"),
+        (f"split(0, {'9' * 40})", "not understood"),
+        ("share(%a, after=0, loop=" * 2000, "never closes"),
+        ("split(0, 2)" + "x" * 30_000, "after a link"),
+    ],
+    ids=["long", "links", "digits", "nested", "rest"],
+)
+def test_a_chain_has_bounds(chain: str, says: str) -> None:
+    x = fk.explore(lambda a: a.sin(), torch.rand(4, 6))
+    with pytest.raises(fk.FusekitError, match=says) as caught:
+        x.what_if(schedule={"$0": chain})
+    assert len(str(caught.value)) < 2000

@@ -21,6 +21,7 @@ from fusekit.ir.invariants import FUNCTIONAL, PROGRAM, SCHEDULED, SEGMENTED, UNS
 from fusekit.ir.layout import Layout
 from fusekit.ir.parse import parse
 from fusekit.ir.payloads import (
+    SCHEDULERS,
     Block,
     Boundary,
     Def,
@@ -42,6 +43,7 @@ __all__ = [
     "PROGRAM",
     "RETURN",
     "SCHEDULED",
+    "SCHEDULERS",
     "SEGMENTED",
     "UNSEGMENTED",
     "AlignedSplit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import networkx as nx
 
@@ -14,12 +14,10 @@ from fusekit.escape import node_name
 from fusekit.ids import BLOCK, ITERDOMAIN, OP, SEGMENT, TENSOR, TRANSFORM, NodeId, kind_of
 from fusekit.ir.domains import Axis, DomainKind, IterDomain, Transform
 from fusekit.ir.graph import Graph, Holder, edges_of
+from fusekit.ir.invariants import Invariant, broken
 from fusekit.ir.layout import Layout
 from fusekit.ir.payloads import Block, Boundary, Def, Lives, Member, Node, Op, Ordering, Segment, Tensor, Use
 from fusekit.why import Explanation, Reason, Trial
-
-if TYPE_CHECKING:
-    from fusekit.ir.invariants import Invariant
 
 
 @dataclass(frozen=True)
@@ -286,10 +284,9 @@ class Draft:
         """The new graph, checked (the one that came where nothing was edited); InvalidGraph names the invariant, the
         node and the pass."""
         graph = Graph(self._name, self._ordered()) if self._is_edited else self._graph
-        for invariant in invariants:
-            if problem := next(iter(invariant.check(graph)), None):
-                what = f"{self.by} broke {invariant.name}: {problem[1]}"
-                raise InvalidGraph(what, problem[0], "this is a bug of the pass")
+        if problem := broken(graph, invariants):
+            name, node, what = problem
+            raise InvalidGraph(f"{self.by} broke {name}: {what}", node, "this is a bug of the pass")
         return PassResult(graph, tuple(self._said))
 
     def _ordered(self) -> Holder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import networkx as nx
@@ -82,14 +83,16 @@ class Graph:
         self._place = {op: k for k, op in enumerate(self._by_kind[OP])}
         self._orderings.sort(key=lambda e: (self._place[e[0]], self._place[e[1]]))
         self._boundaries.sort(key=lambda e: e[:3])
-        self._users: dict[NodeId, tuple[NodeId, ...]] = {}
+        users: dict[NodeId, list[NodeId]] = {}
         for op in self._by_kind[OP]:
             for tensor in dict.fromkeys(self._operands.get(op, ())):
-                self._users[tensor] = (*self._users.get(tensor, ()), op)
-        self._segments_of: dict[NodeId, tuple[NodeId, ...]] = {}
+                users.setdefault(tensor, []).append(op)
+        homes: dict[NodeId, list[NodeId]] = {}
         for segment in self._by_kind[SEGMENT]:
             for op in self._members.get(segment, ()):
-                self._segments_of[op] = (*self._segments_of.get(op, ()), segment)
+                homes.setdefault(op, []).append(segment)
+        self._users = {tensor: tuple(ops) for tensor, ops in users.items()}
+        self._segments_of = {op: tuple(segments) for op, segments in homes.items()}
 
     # ---- nodes
 
@@ -241,6 +244,10 @@ class Graph:
 
     def numbers(self) -> tuple[Number, ...]:
         """The graph's parameters, by index."""
+        return self._numbers
+
+    @cached_property
+    def _numbers(self) -> tuple[Number, ...]:
         found: dict[int, Number] = {}
         for op in self.ops():
             for value in self.op(op).leaves():

@@ -5,11 +5,12 @@ A check yields (node, problem) pairs; none means that the invariant holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 from fusekit.ids import NodeId
-from fusekit.ir import core, domain_rules
+from fusekit.ir import core, domain_rules, lookup_rules, value_rules
 from fusekit.ir.arguments import Operand, is_tuple
 from fusekit.ir.graph import Graph
 
@@ -22,6 +23,14 @@ class Invariant:
 
     name: str
     check: Callable[[Graph], Problems]
+
+
+def broken(graph: Graph, invariants: Iterable[Invariant]) -> tuple[str, NodeId, str] | None:
+    """(invariant, node, problem) of the first one that does not hold."""
+    for invariant in invariants:
+        for node, problem in invariant.check(graph):
+            return invariant.name, node, problem
+    return None
 
 
 def _defined_before_use(graph: Graph) -> Problems:
@@ -43,8 +52,11 @@ def _operands_numbered(graph: Graph) -> Problems:
         mentioned = set(_operand_numbers((payload.args, payload.kwargs)))
         if mentioned != set(range(count)):
             yield op, f"mentions the operands {sorted(mentioned)} and has {count}"
-        if any(w >= count for w in payload.writes):
+        if any(not 0 <= w < count for w in payload.writes):
             yield op, f"writes an operand that it has not: {payload.writes}"
+        made = len(graph.results(op))
+        if any(not (0 <= r < made and 0 <= o < count) for r, o in payload.same):
+            yield op, f"has {made} results and {count} operands, and says of others that they are the same"
 
 
 def _operand_numbers(value: object) -> Iterator[int]:
@@ -62,6 +74,29 @@ def _one_producer(graph: Graph) -> Problems:
             if tensor in seen:
                 yield tensor, f"is made by {seen[tensor]} and by {op}"
             seen[tensor] = op
+
+
+LARGEST = 1 << 62  # kernels compute positions in 64 bits, and add some
+
+
+def _sizes_fit(graph: Graph) -> Problems:
+    """No size is negative, and every position fits into the integers that kernels compute in."""
+    for block in graph.blocks():
+        if not 0 <= graph.block(block).nbytes < LARGEST:
+            yield block, f"has {graph.block(block).nbytes} bytes"
+    for tensor in graph.tensors():
+        payload, lives = graph.tensor(tensor), graph.lives(tensor)
+        sizes = prod(max(n, 1) for n in payload.shape) * payload.dtype.width
+        if sizes >= LARGEST or any(n < 0 for n in payload.shape):
+            yield tensor, f"has the shape {list(payload.shape)}"
+        if lives is None:
+            continue
+        layout = lives.layout
+        if len(layout.strides) != len(layout.shape):
+            yield tensor, f"has {len(layout.shape)} dimensions and {len(layout.strides)} strides"
+        steps = sum(abs(s) * max(n, 1) for n, s in zip(layout.shape, layout.strides, strict=False))
+        if steps + max(map(abs, layout.offset.bounds)) >= LARGEST:
+            yield tensor, "has strides or an offset past any memory"
 
 
 def _layouts_fit(graph: Graph) -> Problems:
@@ -150,6 +185,13 @@ def _every_op_has_a_segment(graph: Graph) -> Problems:
             yield op, "is in no segment"
 
 
+def _one_home(graph: Graph) -> Problems:
+    """Only what may be computed again is in several segments: a store, or a library call, would happen twice."""
+    for op in graph.ops():
+        if len(graph.segments_of(op)) > 1 and not (graph.results(op) and graph.is_value(graph.results(op)[0])):
+            yield op, f"runs in {' and in '.join(graph.segments_of(op))}"
+
+
 def _no_segment_yet(graph: Graph) -> Problems:
     for segment in graph.segments():
         yield segment, "is a segment already"
@@ -172,6 +214,7 @@ COMMON = (
     Invariant("defined-before-use", _defined_before_use),
     Invariant("operands-numbered", _operands_numbered),
     Invariant("one-producer", _one_producer),
+    Invariant("sizes-fit", _sizes_fit),
     Invariant("layouts-fit", _layouts_fit),
     Invariant("memory-is-ordered", _memory_is_ordered),
 )
@@ -188,11 +231,19 @@ SEGMENTED = (
     Invariant("every-op-has-a-segment", _every_op_has_a_segment),
     Invariant("segments-are-ordered", _segments_are_ordered),
 )
-SCHEDULED = (
-    *SEGMENTED,
+DOMAINS = (
     Invariant("transforms-take-and-make", domain_rules.arity_fits),
     Invariant("extents-multiply", domain_rules.extents_multiply),
     Invariant("reductions-stay-apart", domain_rules.reductions_stay_apart),
     Invariant("transforms-are-a-dag", domain_rules.transforms_are_a_dag),
     Invariant("domains-cover-logical", domain_rules.domains_cover_logical),
 )
+SCHEDULED = (*SEGMENTED, *DOMAINS)
+PARSED = (*COMMON, Invariant("one-home", _one_home), *DOMAINS)  # of any stage: a text does not say of which
+VALUES = (
+    Invariant("ops-are-known", value_rules.ops_are_known),
+    Invariant("elements-agree", value_rules.elements_agree),
+    Invariant("forms-stay-inside", value_rules.forms_stay_inside),
+    Invariant("lookups-are-checked", lookup_rules.lookups_are_checked),
+)  # what our passes keep by construction, and a graph of a user's is held against; the first comes before all others
+RUNNABLE = (VALUES[0], *SEGMENTED, Invariant("one-home", _one_home), *DOMAINS, *VALUES[1:])

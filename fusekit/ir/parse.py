@@ -1,38 +1,42 @@
-"""Text back to a graph. Every mistake is a TextSyntaxError with its line."""
+"""Text back to a graph, in linear time. Every mistake is a TextSyntaxError or InvalidGraph with its line."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 
 from fusekit.dtypes import BY_NAME, DType
-from fusekit.errors import TextSyntaxError
-from fusekit.escape import unsymbol, unword
+from fusekit.errors import InvalidGraph, TextSyntaxError
+from fusekit.escape import unword
 from fusekit.ids import NodeId
-from fusekit.index import Form, Var, number_var, parse_form
-from fusekit.ir.arguments import Guard, Number, Operand, Symbol
+from fusekit.index import Var, number_var, parse_form
+from fusekit.ir.call_text import read_call
 from fusekit.ir.core_text import read_op
 from fusekit.ir.domain_text import read_domain_line
 from fusekit.ir.draft import Draft
 from fusekit.ir.graph import Graph, empty_graph
-from fusekit.ir.invariants import COMMON
+from fusekit.ir.invariants import PARSED, broken
 from fusekit.ir.layout import Layout
-from fusekit.ir.payloads import Block, Boundary, Op, Ordering, Segment, Tensor
+from fusekit.ir.payloads import (
+    DEVICES,
+    KINDS,
+    ROLES,
+    SCHEDULERS,
+    Block,
+    Boundary,
+    Op,
+    Ordering,
+    Segment,
+    Tensor,
+)
+from fusekit.ir.words import ID, LONGEST_LINE, LONGEST_TEXT, STRING, cut, size, sizes, string
 from fusekit.kinds import TEXT, expect
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<tensor>%[\w.]+)|<n(?P<number>\d+) (?P<example>[^>]+)>|`(?P<symbol>[^`]*)`|\{(?P<form>[^}]*)\}"
-    r"|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|float\('(?P<special>[^']+)'\)"
-    r"|complex\((?P<real>[^,]+), (?P<imag>[^)]+)\)|(?P<plain>-?\d[\d.]*(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*)"
-    r"|(?P<mark>[\[\],=()]))"
-)
-_LAYOUT = re.compile(r"\(([\d,]*)\):(b?)\(([-\d,]*)\)\+(\{[^}]*\}|-?\d+)")
-_OP = (
-    r"(\^\S+) ((?:%\S+(?:, )?)*) ?= ([\w.:+/-]+|'[^'\s]*')(\(.*\))"
-    r"((?: writes [\d, ]+)?)((?: same [\d:, ]+)?)( forward)?"
-)
-_PLAIN = {"True": True, "False": False, "None": None}
+# Neighbours in a pattern share no character, so that no line is tried in many ways.
+_T, _O, _B, _S = (ID[sigil] for sigil in "%^@$")
+_OP = re.compile(rf"({_O}) ((?:{_T}(?:, {_T})*)?) ?= ([\w.:+/-]+|'[^'\s]*')(?=\()")
+_AFTER_CALL = re.compile(r"(?: writes (\d+(?:, \d+)*))?(?: same (\d+:\d+(?:, \d+:\d+)*))?( forward)?(?:\s+# .*)?")
+_KINDS = r"(?:RAW|WAR|WAW)"
 
 
 def parse(text: str) -> Graph:
@@ -41,20 +45,32 @@ def parse(text: str) -> Graph:
     Raises TextSyntaxError(where=line number) for text that is no graph, and InvalidGraph for a graph that is none.
     """
     expect("fk.parse", text=(text, TEXT))
-    lines = text.splitlines()
+    if len(text) > LONGEST_TEXT:
+        raise TextSyntaxError(f"a text of {len(text):,} characters", None, f"at most {LONGEST_TEXT:,} are read")
     reader = _Reader()
+    lines = text.split("\n")
     for number, line in enumerate(lines, 1):
-        if line.startswith("because"):
+        if reader.is_over and line.startswith("because"):
             break
         try:
-            reader.line(line.strip())
+            reader.line(line)
         except TextSyntaxError as error:
-            raise TextSyntaxError(error.what, f"line {number}: {line.strip()}", error.fix) from error
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, SyntaxError) as error:
-            raise TextSyntaxError(f"not understood ({error})", f"line {number}: {line.strip()}") from error
+            raise TextSyntaxError(error.what, _where(number, line), error.fix) from None
     if reader.draft is None:
-        raise TextSyntaxError("no graph: the first line is 'graph NAME {'", "line 1")
-    return reader.draft.finish(COMMON).graph
+        raise TextSyntaxError("no graph: the first line is 'graph NAME {'", "line 1", "give what x.text() returns")
+    if not reader.is_over:
+        raise TextSyntaxError("the graph never closes", f"line {len(lines)}", "end it with a line }")
+    graph = reader.draft.finish().graph
+    if problem := broken(graph, PARSED):
+        name, node, what = problem
+        number = reader.lines.get(node, 1)
+        where = _where(number, lines[number - 1])
+        raise InvalidGraph(f"{node} {what} (the rule {name})", where, "mend that line, or what it names")
+    return graph
+
+
+def _where(number: int, line: str) -> str:
+    return f"line {number}: {cut(line.strip())}"
 
 
 class _Reader:
@@ -62,187 +78,178 @@ class _Reader:
 
     def __init__(self) -> None:
         self.draft: Draft | None = None
+        self.is_over = False
+        self.count = 0
+        self.lines: dict[str, int] = {}  # node -> the line that defines it
         self.numbers: dict[str, Var] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.rules: tuple[tuple[str, Callable[[re.Match[str]], None]], ...] = (
-            (r"graph (\S*) \{", self.graph),
-            (r"number (n\d+) < (\d+)", self.number),
-            (r"(@\S+) : (\d+) bytes (\S+) (\S+)", self.block),
-            (r"(%\S+) : (\w+) \[([\d,]*)\]", self.value),
-            (r"(%\S+) : (\w+) (\(.*\)\+\S+|\(.*\)\+\{.*\}) in (@\S+) (\S+)", self.place),
-            (_OP, self.op),
-            (r"order (\S+) -> (\S+) ((?:RAW|WAR|WAW)(?: (?:RAW|WAR|WAW))*)( .*)?", self.ordering),
-            (r"segment (\$\S+) (\S+) \[([\d,]*)\] \{([^}]*)\}(?: by (\S+): (.*))?", self.segment),
-            (r"boundary (\S+) -> (\S+) at (\S+) (\d+) bytes", self.boundary),
+        layout = r"\([\d,]*\):b?\([-\d,]*\)\+(?:\{[^}]*\}|-?\d+)"
+        self.rules: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...] = tuple(
+            (re.compile(pattern, re.ASCII), rule)
+            for pattern, rule in (
+                (r"number (n\d+) < (\d+)", self.number),
+                (rf"({_B}) : (\d+) bytes (\S+) (\S+)", self.block),
+                (rf"({_T}) : (\w+) \[([\d,]*)\]", self.value),
+                (rf"({_T}) : (\w+) ({layout}) in ({_B}) (\S+)", self.place),
+                (rf"order ({_O}) -> ({_O}) ({_KINDS}(?: {_KINDS})*)(?: ({STRING}))?", self.ordering),
+                (rf"segment ({_S}) (\S+) \[([\d,]*)\] \{{([^}}]*)\}}(?: by (\S+): (.*))?", self.segment),
+                (rf"boundary ({_S}) -> ({_S}) at ({_T}) (\d+) bytes", self.boundary),
+            )
         )
 
     def line(self, line: str) -> None:
-        line = re.sub(r"  # [^'\"]*:\d+$", "", line).strip()
-        if not line or line == "}":
+        self.count += 1
+        if len(line) > LONGEST_LINE:
+            what = f"a line of {len(line):,} characters"
+            raise TextSyntaxError(what, None, f"at most {LONGEST_LINE:,} are read: write one fact a line")
+        line = line.strip()
+        if not line:
             return
-        if line[0] in "#!" or line.startswith("domain "):
-            read_domain_line(self.to, line)
-            return
+        if self.is_over:
+            raise TextSyntaxError("a line after the graph", None, "one text is one graph, which ends at its }")
+        if self.draft is None or line.startswith("graph "):
+            self.graph(line)
+        elif line == "}":
+            self.is_over = True
+        elif line[0] == "^":
+            self.op(line)
+        elif line[0] in "#!" or line.startswith("domain "):
+            self.lines.setdefault(line.split(" ", 2)[line[0] == "d"], self.count)
+            read_domain_line(self.draft, line)
+        else:
+            self.other(line)
+
+    def other(self, line: str) -> None:
         for pattern, rule in self.rules:
-            if found := re.fullmatch(pattern, line):
+            if found := pattern.fullmatch(line):
                 rule(found)
                 return
         raise TextSyntaxError("no line of a graph", None, "see docs/text.md for the form of each line")
 
     @property
     def to(self) -> Draft:
-        if self.draft is None:
-            raise TextSyntaxError("a line before 'graph NAME {'")
+        assert self.draft is not None, "line() sees to that"
         return self.draft
 
-    def graph(self, m: re.Match[str]) -> None:
-        self.draft = Draft(empty_graph(unword(m[1])), "parse")
+    def graph(self, line: str) -> None:
+        found = re.fullmatch(r"graph (\S*) \{", line)
+        if self.draft is not None:
+            raise TextSyntaxError("a second graph", None, "give one graph a text")
+        if found is None:
+            raise TextSyntaxError("a line before the graph", None, "the first line is 'graph NAME {'")
+        self.draft = Draft(empty_graph(_word(found[1])), "parse")
 
     def number(self, m: re.Match[str]) -> None:
-        self.numbers[m[1]] = number_var(int(m[1][1:]), int(m[2]))
+        if m[1] in self.numbers:
+            raise TextSyntaxError(f"{m[1]} is defined twice", None, "leave one of the lines out")
+        self.numbers[m[1]] = number_var(size(m[1][1:]), size(m[2]))
 
     def block(self, m: re.Match[str]) -> None:
-        self.expect(m[1], self.to.add_block(Block(int(m[2]), unword(m[3]), unword(m[4])), id=m[1]))
+        device = _word(m[3])
+        if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", device):
+            _known("device", device, DEVICES)
+        self.new(m[1])
+        self.to.add_block(Block(size(m[2]), device, _known("kind of block", _word(m[4]), KINDS)), id=m[1])
 
     def value(self, m: re.Match[str]) -> None:
-        self.shapes[m[1]] = _ints(m[3])
-        self.expect(m[1], self.to.add_tensor(Tensor(_dtype(m[2]), _ints(m[3])), id=m[1]))
+        self.new(m[1])
+        self.shapes[m[1]] = sizes(m[3])
+        self.to.add_tensor(Tensor(_dtype(m[2]), self.shapes[m[1]]), id=m[1])
 
     def place(self, m: re.Match[str]) -> None:
         dtype = _dtype(m[2])
         layout = self.layout(m[3], dtype)
+        self.new(m[1])
         self.shapes[m[1]] = layout.shape
-        node = self.to.add_tensor(
-            Tensor(dtype, layout.shape), id=m[1], block=NodeId(m[4]), layout=layout, role=unword(m[5])
-        )
-        self.expect(m[1], node)
+        block, role = self.there(m[4], "@0 : 64 bytes cpu argument"), _known("role", _word(m[5]), ROLES)
+        self.to.add_tensor(Tensor(dtype, layout.shape), id=m[1], block=block, layout=layout, role=role)
 
-    def expect(self, wanted: str, given: NodeId) -> None:
-        if wanted != given:
-            raise TextSyntaxError(f"{wanted} is defined twice")
+    def new(self, node: str) -> None:
+        """A node may be defined once."""
+        if node in self.lines:
+            raise TextSyntaxError(f"{node} is defined twice", None, f"it is there since line {self.lines[node]}")
+        self.lines[node] = self.count
+
+    def there(self, node: str, example: str) -> NodeId:
+        """A node that an earlier line defines."""
+        if node not in self.lines:
+            raise TextSyntaxError(f"{cut(node)} is not there", None, f"define it before, by a line like '{example}'")
+        return NodeId(node)
 
     def layout(self, text: str, dtype: DType) -> Layout:
-        m = _LAYOUT.fullmatch(text)
-        if m is None:
-            raise TextSyntaxError(f"{text} is no layout", None, "write (shape):(strides)+offset")
-        unit = 1 if m[2] else dtype.width
-        offset = parse_form(m[4].strip("{}"), self.numbers) * unit
-        return Layout(offset, _ints(m[1]), tuple(s * unit for s in _ints(m[3])), dtype)
+        found = re.fullmatch(r"\(([\d,]*)\):(b?)\(([-\d,]*)\)\+(\{.*\}|-?\d+)", text)
+        assert found is not None, "the pattern of the line has it"
+        unit = 1 if found[2] else dtype.width
+        shape, strides = sizes(found[1]), sizes(found[3])
+        if len(shape) != len(strides):
+            what = f"{len(shape)} dimensions and {len(strides)} strides"
+            raise TextSyntaxError(what, None, "give one stride a dimension: (4,3):(3,1)+0")
+        offset = parse_form(found[4].strip("{}"), self.numbers) * unit
+        return Layout(offset, shape, tuple(s * unit for s in strides), dtype)
 
-    def op(self, m: re.Match[str]) -> None:
-        results = [NodeId(t) for t in m[2].replace(" ", "").split(",") if t]
+    def op(self, line: str) -> None:
+        found = _OP.match(line)
+        if found is None:
+            raise TextSyntaxError("no op", None, "write one like ^1 %r = aten.add.Tensor(%x, %y)")
+        results = [self.there(t, "%a : f32 [4]") for t in found[2].split(", ") if t]
+        if len(set(results)) < len(results):
+            raise TextSyntaxError("one tensor is two results", None, "name each result once")
         shape = self.shapes[results[0]] if results else ()
-        variables = self.numbers | {f"i{k}": Var(f"i{k}", n) for k, n in enumerate(shape)}
-        args, kwargs, operands = _Call(m[4], variables).read()
-        writes = tuple(int(w) for w in re.findall(r"\d+", m[5]))
-        same = tuple((int(r), int(o)) for r, o in re.findall(r"(\d+):(\d+)", m[6]))
-        payload = Op(read_op(unword(m[3]), args, kwargs, writes, same), forward=bool(m[7]))
-        self.expect(m[1], self.to.add_op(payload, operands, results, id=m[1]))
+        variables = self.numbers | {f"i{k}": Var(f"i{k}", n) for k, n in enumerate(shape)} if "{" in line else {}
+        args, kwargs, operands, end = read_call(line, found.end(), variables)
+        after = _AFTER_CALL.fullmatch(line, end)
+        if after is None:
+            what = f"{cut(line[end:], 24)!r} after the call"
+            raise TextSyntaxError(what, None, "there may stand: writes 0 same 0:0 forward  # file.py:1")
+        for operand in operands:
+            self.there(operand, "%a : f32 [4]")
+        self.new(found[1])
+        writes = tuple(size(w) for w in (after[1] or "").split(", ") if w)
+        pairs = [pair.split(":") for pair in (after[2] or "").split(", ") if pair]
+        same = tuple((size(r), size(o)) for r, o in pairs)
+        try:
+            what = read_op(_word(found[3]), args, kwargs, writes, same)
+        except ValueError as error:
+            raise TextSyntaxError(str(error), None, "write its arguments as docs/text.md has them") from None
+        self.to.add_op(Op(what, forward=bool(after[3])), operands, results, id=found[1])
 
     def ordering(self, m: re.Match[str]) -> None:
-        where = ast.literal_eval(m[4].strip()) if m[4] else ""
-        self.to.order(NodeId(m[1]), NodeId(m[2]), Ordering(tuple(m[3].split()), where))
+        first, then = (self.there(op, "^0 %a = fk.input()") for op in (m[1], m[2]))
+        self.to.order(first, then, Ordering(tuple(m[3].split()), string(m[4]) if m[4] else ""))
 
     def segment(self, m: re.Match[str]) -> None:
-        members = [NodeId(op) for op in m[4].split()]
-        payload = Segment(unword(m[2]), _ints(m[3]), unword(m[5] or ""), unword(m[6] or ""))
-        self.expect(m[1], self.to.add_segment(payload, members, id=m[1]))
+        members = [self.there(op, "^0 %a = fk.input()") for op in m[4].split()]
+        for op in members:
+            if op[0] != "^":
+                raise TextSyntaxError(f"{op} in a segment is no op", None, "segments are of ops: { ^1 ^2 }")
+        if len(set(members)) < len(members):
+            raise TextSyntaxError("an op is twice in a segment", None, "name it once")
+        self.new(m[1])
+        payload = Segment(
+            _known("scheduler", _word(m[2]), SCHEDULERS), sizes(m[3]), _word(m[5] or ""), _word(m[6] or "")
+        )
+        self.to.add_segment(payload, members, id=m[1])
 
     def boundary(self, m: re.Match[str]) -> None:
-        self.to.add_boundary(NodeId(m[1]), NodeId(m[2]), NodeId(m[3]), Boundary(int(m[4])))
+        first, then = (self.there(s, "segment $0 pointwise [4] { ^1 }") for s in (m[1], m[2]))
+        self.to.add_boundary(first, then, self.there(m[3], "%a : f32 [4]"), Boundary(size(m[4])))
 
 
-class _Call:
-    """The arguments of one op: ``(%a, [%b, 2], alpha=<n0 3>)``."""
-
-    def __init__(self, text: str, variables: dict[str, Var]):
-        self.tokens = _tokens(text)
-        self.at, self.variables = 0, variables
-        self.operands: list[NodeId] = []
-
-    def read(self) -> tuple[tuple[object, ...], tuple[tuple[str, object], ...], list[NodeId]]:
-        args: list[object] = []
-        kwargs: list[tuple[str, object]] = []
-        self.skip("(")
-        while not self.skip(")"):
-            if self.tokens[self.at].lastgroup in ("plain", "string") and self.peek(1) == "=":
-                name = unword(self.tokens[self.at][0].strip())
-                self.at += 2
-                kwargs.append((name, self.item()))
-            else:
-                args.append(self.item())
-            self.skip(",")
-        return tuple(args), tuple(kwargs), self.operands
-
-    def peek(self, ahead: int = 0) -> str | None:
-        return self.tokens[self.at + ahead]["mark"] if self.at + ahead < len(self.tokens) else None
-
-    def skip(self, mark: str) -> bool:
-        found = self.peek() == mark
-        self.at += found
-        return found
-
-    def item(self) -> object:
-        if self.skip("["):
-            items: list[object] = []
-            while not self.skip("]"):
-                items.append(self.item())
-                self.skip(",")
-            return tuple(items)
-        token = self.tokens[self.at]
-        self.at += 1
-        return self.leaf(token)
-
-    def leaf(self, token: re.Match[str]) -> object:
-        if token["tensor"]:
-            self.operands.append(NodeId(token["tensor"]))
-            return Operand(len(self.operands) - 1)
-        if token["number"]:
-            return Number(int(token["number"]), _example(token["example"]))
-        if token["symbol"] is not None:
-            return Symbol(unsymbol(token["symbol"]))
-        if token["form"] is not None:
-            return self.form(token["form"])
-        if token["string"]:
-            return ast.literal_eval(token["string"])
-        if token["special"]:
-            return float(token["special"])
-        if token["real"]:
-            return complex(float(token["real"]), float(token["imag"]))
-        plain = token["plain"]
-        if plain in _PLAIN:
-            return _PLAIN[plain]
-        return BY_NAME[plain] if plain in BY_NAME else ast.literal_eval(plain)
-
-    def form(self, text: str) -> Form | Guard:
-        guard = re.fullmatch(r"0 <= (.*) < (\d+)", text)
-        if guard:
-            return Guard(parse_form(guard[1], self.variables), int(guard[2]))
-        return parse_form(text, self.variables)
+def _word(text: str) -> str:
+    """A word or a phrase, which may be a literal."""
+    try:
+        return unword(text)
+    except (SyntaxError, ValueError) as error:
+        raise TextSyntaxError(f"{cut(text, 24)} is no word: {error}", None, "write it as x.text() does") from None
 
 
-def _tokens(text: str) -> list[re.Match[str]]:
-    found: list[re.Match[str]] = []
-    at = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            raise TextSyntaxError(f"{text[at : at + 20]!r} is no argument")
-        found.append(token)
-        at = token.end()
-    return found
-
-
-def _example(text: str) -> int | float:
-    special = re.fullmatch(r"float\('([^']+)'\)", text)
-    return float(special[1]) if special else ast.literal_eval(text)
+def _known(what: str, word: str, words: tuple[str, ...]) -> str:
+    if word not in words:
+        raise TextSyntaxError(f"there is no {what} {cut(word, 24)!r}", None, f"there are {', '.join(words)}")
+    return word
 
 
 def _dtype(name: str) -> DType:
     if name not in BY_NAME:
-        raise TextSyntaxError(f"there is no dtype {name!r}", None, f"the dtypes are {', '.join(BY_NAME)}")
+        raise TextSyntaxError(f"there is no dtype {cut(name, 24)!r}", None, f"the dtypes are {', '.join(BY_NAME)}")
     return BY_NAME[name]
-
-
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part)

@@ -30,6 +30,13 @@ class Origin:
         return line(f"{self.file.rsplit('/', 1)[-1]}:{self.line}")
 
 
+# ---- the words of nodes ---------------------------------------------------------------------------------------------
+
+DEVICES = ("cpu", "cuda")  # of a block; a number may follow: cuda:0
+KINDS = ("argument", "capture", "constant", "fresh")
+ROLES = ("input", "alias", "new")
+SCHEDULERS = ("pointwise", "extern", "alias")
+
 # ---- nodes --------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from fusekit.lower.hazards import Protected
 from fusekit.lower.narrow import sums_apart
 from fusekit.lower.partials import in_parts
 from fusekit.lower.print_cpu import RESERVED, Source, print_cpu
-from fusekit.lower.program import For, Load, Param, Program, Store
+from fusekit.lower.program import Buffer, For, Hold, Load, Param, Program, Snapshot, Store
 from fusekit.lower.refuse import CannotLower
 from fusekit.lower.remedies import safest
 from fusekit.lower.scalars import scalar_of
@@ -73,6 +73,12 @@ class Kernel:
         path = Path(path)
         path.write_text(self.source, encoding="utf-8")
         return path
+
+    @property
+    def room(self) -> int:
+        """Bytes of its own memory that a call asks for; where there are none it gives back 2, having stored nothing."""
+        snapshots = [s.last - s.first for s in self.program.body if isinstance(s, Snapshot | Hold)]
+        return sum(snapshots) + sum(s.size for s in self.program.body if isinstance(s, Buffer))
 
     @property
     def parallel(self) -> bool:

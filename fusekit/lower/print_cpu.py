@@ -6,7 +6,7 @@ Every line is kept with the ops it computes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -44,7 +44,7 @@ FOLDS = ("sum_any", "prod_any", "max_any", "min_any", "is_first_max", "is_first_
 _ARM = r"([A-Za-z_]\w*|np\.\w+\([^()]*\))"
 _CHOICE = re.compile(rf"{_ARM} if ([A-Za-z_]\w*) else {_ARM}")
 _INFINITE = {"np.float32(-np.inf)": "minus_inf", "np.float32(np.inf)": "plus_inf"}
-_MEMORY = ("unseen", *_INFINITE.values(), "snapshot", "scratch", "release", "hold", "deliver")
+_MEMORY = ("unseen", *_INFINITE.values(), "snapshot", "scratch", "release", "no_room", "hold", "deliver")
 RESERVED = frozenset({"np", "math", "prange", "where", *_MEMORY, *FOLDS, *functions()})
 
 
@@ -55,21 +55,34 @@ def print_cpu(program: Program, name: str, graph: Graph, notes: Iterable[str] = 
     for note in notes:
         printer.put(f"# {note}")
     start = len(printer.lines)
-    printer.body(program.body)
+    rooms = [s for s in program.body if isinstance(s, Snapshot | Hold | Buffer)]
+    lead = next((k for k, s in enumerate(program.body) if isinstance(s, Snapshot | Hold)), _looked(program))
+    printer.body(program.body[:lead])
+    printer.allocate(rooms)
+    printer.body([s for s in program.body[lead:] if s not in rooms])
     for literal, hidden in sorted(printer.infinite.items()):
         printer.lines.insert(start, (f"    {hidden} = unseen({literal})", ()))
-    kept = [s for s in program.body if isinstance(s, Snapshot)]
-    for snapshot in kept:
-        printer.put(f"release({snapshot.name}, {snapshot.first})")
-    for room in (s for s in program.body if isinstance(s, Buffer)):
-        printer.put(f"release({room.name}, 0)")
-    if any(isinstance(s, Stop) for s in program.body):
+    for room in (s for s in rooms if not isinstance(s, Hold)):  # what waits is given back where it is delivered
+        printer.put(f"release({room.name}, {_first(room)})")
+    if rooms or any(isinstance(s, Stop) for s in program.body):
         printer.put("return np.int64(0)")
     if not program.body:
         printer.put("pass")
     head = printer.imports()
     head += ["", "", f"def {name}({', '.join(param.name for param in program.params)}):"]
     return source_of(name, head, printer.lines)
+
+
+Room = Snapshot | Hold | Buffer
+
+
+def _first(room: Room) -> int:
+    return 0 if isinstance(room, Buffer) else room.first
+
+
+def _looked(program: Program) -> int:
+    """How many statements look at indices, and may end the kernel."""
+    return max((k + 1 for k, s in enumerate(program.body) if isinstance(s, Stop)), default=0)
 
 
 @dataclass
@@ -102,19 +115,12 @@ class _Printer(Printer):
                 self.put(f"{name} = {self.test(guards)}")
             case Store():
                 self.store(statement)
-            case Snapshot(name, memory, first, last):
-                self.memory |= {"snapshot", "release"}
-                self.put(f"{name} = snapshot({memory}, {first}, {last})  # as it was before the stores below")
-            case Hold(name, memory, first, last):
-                self.memory.add("hold")
-                self.put(f"{name} = hold({first}, {last})  # bytes of {memory} that wait until all loads are done")
+            case Snapshot() | Hold() | Buffer():
+                self.allocate([statement])
             case Deliver(holds):
                 self.memory.add("deliver")
                 for one in holds:
                     self.put(f"deliver({one.memory}, {one.name}, {one.first}, {one.last})")
-            case Buffer(name, size):
-                self.memory |= {"scratch", "release"}
-                self.put(f"{name} = scratch({size})")
             case If(cases, body):
                 self.put(f"if {cases_text(cases)}:")
                 self.nested(body)
@@ -147,6 +153,26 @@ class _Printer(Printer):
                 raise TypeError(f"a CPU has no {type(statement).__name__}")
             case _:
                 assert_never(statement)
+
+    def allocate(self, rooms: Sequence[Room]) -> None:
+        """All memory of the kernel's own at once: where there is none, nothing has been stored."""
+        for room in rooms:
+            match room:
+                case Snapshot(name, memory, first, last):
+                    self.memory.add("snapshot")
+                    self.put(f"{name} = snapshot({memory}, {first}, {last})  # as it was before the stores below")
+                case Hold(name, memory, first, last):
+                    self.memory.add("hold")
+                    self.put(f"{name} = hold({first}, {last})  # bytes of {memory} that wait until all loads are done")
+                case Buffer(name, size):
+                    self.memory.add("scratch")
+                    self.put(f"{name} = scratch({size})")
+        if rooms:
+            self.memory |= {"no_room", "release"}
+            self.put(f"if {' or '.join(f'no_room({room.name}, {_first(room)})' for room in rooms)}:")
+            for room in rooms:
+                self.put(f"    release({room.name}, {_first(room)})")
+            self.put("    return np.int64(2)  # nothing is stored yet: the caller raises what eager raises")
 
     def chosen(self, text: str) -> str:
         """A choice between two scalars that are there: without a branch, from which LLVM makes loops that are no

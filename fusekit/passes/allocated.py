@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fusekit.domains import Allocation, MergeAxes, ReorderAxes, SplitBy, TransformBy
+from fusekit.domains import Allocation, Axes, MergeAxes, ReorderAxes, SplitBy, TransformBy
 from fusekit.errors import FusekitError, IllegalTransform, UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.ir import Block, Draft, Graph, Layout, Op, Operand, Symbol, Tensor, core
@@ -49,6 +49,7 @@ def _inverse(shape: tuple[int, ...], one: TransformBy) -> tuple[str, tuple[int, 
     """The step back to ``shape``."""
     match one:
         case ReorderAxes(order):
+            Axes.of(shape).then(one)  # refuses what is no permutation
             return "permute", tuple(order.index(d) for d in range(len(order)))
         case SplitBy() | MergeAxes():
             Allocation.of(shape, (one,)).bind(Allocation.of(shape).strides)  # refuses what leaves a rest

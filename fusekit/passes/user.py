@@ -22,6 +22,7 @@ from typing import cast
 
 from fusekit.errors import FusekitError, InvalidGraph
 from fusekit.ir import Graph, Invariant, PassResult
+from fusekit.ir.invariants import VALUES, broken
 from fusekit.passes.base import Pass
 
 PACKAGE = str(Path(__file__).parents[1])
@@ -41,6 +42,9 @@ class UserPass:
         """Raises FusekitError that names the pass and its line, for whatever goes wrong inside."""
         try:
             made = cast("object", self.body(graph))
+        except FusekitError as error:
+            where = error.where or _line_of(error)
+            raise type(error)(f"the pass {self.name} failed: {error.what}", where, error.fix) from error
         except Exception as error:
             kind = type(error).__name__
             raise FusekitError(f"the pass {self.name} failed: {kind}: {error}", _line_of(error)) from error
@@ -50,14 +54,13 @@ class UserPass:
         return made
 
     def check(self, graph: Graph, before: tuple[Invariant, ...]) -> tuple[Invariant, ...]:
-        """What holds of the graph that it made: what it ensures, else what held ``before``. Raises InvalidGraph."""
+        """What holds of the graph that it made: what it ensures, else what held ``before``. Raises InvalidGraph for
+        a graph that breaks that, or what kernels rely on."""
         held = self.ensures or before
-        for invariant in held:
-            if problem := next(iter(invariant.check(graph)), None):
-                what = f"the pass {self.name} broke {invariant.name}: {problem[0]} {problem[1]}"
-                raise InvalidGraph(
-                    what, self._where() or problem[0], "what held of the graph before must hold after it"
-                )
+        if problem := broken(graph, dict.fromkeys((VALUES[0], *held, *VALUES))):
+            name, node, what = problem
+            what = f"the pass {self.name} broke {name}: {node} {what}"
+            raise InvalidGraph(what, self._where() or node, "what held of the graph before must hold after it")
         return held
 
     def _where(self) -> str | None:

@@ -39,12 +39,20 @@ class Parameter(Protocol):
 
 
 def watched(
-    function: Callable[..., int | None], graph: Graph, checks: Sequence[NodeId], params: Sequence[Parameter]
+    function: Callable[..., int | None],
+    graph: Graph,
+    checks: Sequence[NodeId],
+    params: Sequence[Parameter],
+    room: int = 0,
 ) -> Callable[..., None]:
-    """A kernel that gives back 1 for a bad index, as a function that raises eager's error: of its first bad check."""
+    """A kernel that gives back 1 for a bad index and 2 where it got no memory, as a function that raises eager's error:
+    of its first bad check, or for ``room`` bytes that are not there."""
 
     def run(*args: int | float) -> None:
-        if function(*args):
+        found = function(*args)
+        if found == 2:
+            raise RuntimeError(f"[fusekit] can't allocate memory: a kernel tried to allocate {room} bytes")
+        if found:
             for op in checks:
                 place, what = graph.operands(op)[0], graph.what(op)
                 assert isinstance(what, core.CheckIndex), f"{op} is no check"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import Protocol
 
@@ -183,12 +184,13 @@ def peak_bytes(graph: Graph, kernels: Mapping[NodeId, HasSnapshots] | None = Non
         for block in _touched(graph, graph.members(segment)):
             first.setdefault(block, k)
             last[block] = len(segments) if block in kept else k
-    held = [_extra(kernels[s].program) if s in kernels else 0 for s in segments] + [0]
+    more = [0] * (len(segments) + 2)  # how many bytes more are held than a segment before
     for block, start in first.items():
         if graph.block(block).kind == "fresh":
-            for k in range(start, last[block] + 1):
-                held[k] += graph.block(block).nbytes
-    return max(held)
+            more[start] += graph.block(block).nbytes
+            more[last[block] + 1] -= graph.block(block).nbytes
+    extra = [_extra(kernels[s].program) if s in kernels else 0 for s in segments] + [0]
+    return max(held + besides for held, besides in zip(accumulate(more), extra, strict=False))
 
 
 def _read(graph: Graph, op: NodeId) -> list[NodeId]:

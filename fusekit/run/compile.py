@@ -22,9 +22,10 @@ _TYPES = {"address": "int64", "int": "int64", "float": "float64"}
 def compile_kernel(kernel: Kernel) -> Callable[..., int | None]:
     """The kernel as machine code; the same source compiles once a process, and once a machine where the disk serves.
 
-    One that checks indices gives back 1 where one is bad, else 0.
+    One that checks indices gives back 1 where one is bad, one that asks for memory 2 where there is none, else 0.
     """
-    signature = f"{'int64' if kernel.checks else 'void'}({', '.join(_TYPES[param.kind] for param in kernel.params)})"
+    result = "int64" if kernel.checks or kernel.room else "void"
+    signature = f"{result}({', '.join(_TYPES[param.kind] for param in kernel.params)})"
     key = (kernel.source, signature, kernel.precision)
     found = _COMPILED.get(key)
     if found is None:

@@ -18,6 +18,7 @@ from fusekit.ir import Graph, Number, core
 from fusekit.run.bounds import check_index
 from fusekit.run.decode import Leaves, Scalar, caller, names_of, tensors_in
 from fusekit.run.grids import gather, holds
+from fusekit.run.lines import Lines
 from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, is_read, place_of, settle
 from fusekit.run.outputs import Ending, finish
 from fusekit.torch_types import TO_TORCH
@@ -58,9 +59,9 @@ class Run:
         memory: Memory | None = None,
         program: Graph | None = None,
     ):
-        self.graph, self.numbers, self.leaves, self.program = graph, numbers, leaves, program
+        self.graph, self.numbers, self.leaves = graph, numbers, leaves
         self.memory = memory or Memory(Blocks.of(graph), tensors, numbers)
-        self.blocks = self.memory.blocks
+        self.blocks, self._lines = self.memory.blocks, Lines(graph, program)
         self.values: dict[NodeId, torch.Tensor] = {}
         self._places: dict[NodeId, Place] = {}
 
@@ -95,7 +96,7 @@ class Run:
 
     def _place(self, node: NodeId) -> Place:
         if node not in self._places:
-            self._places[node] = place_of(self.graph, self.blocks.number, node, self.program)
+            self._places[node] = place_of(self.graph, self.blocks.number, node, self._lines)
         return self._places[node]
 
     def _operands(self, op: NodeId) -> list[torch.Tensor]:

@@ -91,14 +91,18 @@ def _libc(builder: Any, result: Any, name: str, operands: list[Any]) -> Any:
 
 @intrinsic
 def snapshot(context: Any, memory: Any, first: Any, last: Any) -> Any:
-    """Bytes ``first`` to ``last`` of ``memory``, copied; the result is used like the address ``memory``."""
+    """Bytes ``first`` to ``last`` of ``memory``, copied; the result is used like the address ``memory``.
+
+    What asks for memory may get none (see ``no_room``).
+    """
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         memory, first, last = args
         count, pointer = builder.sub(last, first), I8.as_pointer()
         kept = builder.call(_libc(builder, pointer, "malloc", [I64]), [count])
         source = builder.inttoptr(builder.add(memory, first), pointer)
-        builder.call(_libc(builder, pointer, "memcpy", [pointer, pointer, I64]), [kept, source, count])
+        with builder.if_then(cgutils.is_not_null(builder, kept)):
+            builder.call(_libc(builder, pointer, "memcpy", [pointer, pointer, I64]), [kept, source, count])
         return builder.sub(builder.ptrtoint(kept, I64), first)
 
     return types.int64(types.int64, types.int64, types.int64), build
@@ -116,8 +120,18 @@ def scratch(context: Any, size: Any) -> Any:
 
 
 @intrinsic
+def no_room(context: Any, kept: Any, first: Any) -> Any:
+    """Was there no memory for what ``kept`` stands for, whose first byte is ``first``?"""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.icmp_unsigned("==", builder.add(*args), I64(0))
+
+    return types.boolean(types.int64, types.int64), build
+
+
+@intrinsic
 def release(context: Any, kept: Any, first: Any) -> Any:
-    """Gives back a snapshot that starts at byte ``first``."""
+    """Gives back memory whose first byte is ``first``; nothing, where there was no room."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(builder.add(args[0], args[1]), I8.as_pointer())
@@ -262,7 +276,7 @@ def _scratch(size: int) -> int:
     return address
 
 
-PLAIN.update(unseen=lambda value: value)
+PLAIN.update(unseen=lambda value: value, no_room=lambda kept, first: False)
 PLAIN.update(snapshot=_snapshot, release=_release, scratch=_scratch, hold=_hold, deliver=_deliver, where=_where)
 
 for _name in SCALARS:

@@ -12,8 +12,9 @@ import torch
 from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.ids import NodeId
 from fusekit.index import Form
-from fusekit.ir import Block, Graph, Layout, core
+from fusekit.ir import Block, Graph, Layout
 from fusekit.run.decode import Scalar, value_of
+from fusekit.run.lines import Lines
 from fusekit.torch_types import TO_TORCH
 
 
@@ -73,13 +74,13 @@ class Blocks:
     def of(graph: Graph) -> Blocks:
         blocks = graph.blocks()
         number = {block: k for k, block in enumerate(blocks)}
-        payloads = [_payload(graph, block) for block in blocks]
+        payloads, lines = [_payload(graph, block) for block in blocks], Lines(graph)
         return Blocks(
             number,
             tuple(block.nbytes for block in payloads),
             tuple(torch.device(block.device) for block in payloads),
             tuple(block.kind == "fresh" for block in payloads),
-            tuple(place_of(graph, number, tensor) for tensor in graph.inputs()),
+            tuple(place_of(graph, number, tensor, lines) for tensor in graph.inputs()),
             grown=frozenset(number[block] for block in _grown(graph)),
         )
 
@@ -98,31 +99,12 @@ def _payload(graph: Graph, block: NodeId) -> Block:
     return payload
 
 
-def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId, program: Graph | None = None) -> Place:
-    """The place of a tensor of the graph, by block number. ``program``: the graph as recorded, where the ops that tell
-    which input a tensor is a view of are still there."""
+def place_of(graph: Graph, number: Mapping[NodeId, int], tensor: NodeId, lines: Lines | None = None) -> Place:
+    """The place of a tensor of the graph, by block number. ``lines``: those of the graph, where many are asked for."""
     block = graph.block_of(tensor)
     assert block is not None, f"{tensor} is a value and has no place"
-    told = program if program is not None and tensor in program else graph
-    home = None if _payload(graph, block).kind == "fresh" else _home(told, tensor)
+    home = None if _payload(graph, block).kind == "fresh" else (lines or Lines(graph)).home(tensor)
     return prepare(number[block], graph.layout(tensor))._replace(home=home)
-
-
-NONE = NodeId("")
-
-
-def _home(graph: Graph, tensor: NodeId) -> int | None:
-    """The input that ``tensor`` is or is a view of, where ops still say so; else one of exactly its layout."""
-    block, layout = graph.block_of(tensor), graph.layout(tensor)
-    while graph.has_producer(tensor):
-        op = graph.producer(tensor)
-        number, operands = graph.results(op).index(tensor), graph.operands(op)
-        if isinstance(graph.what(op), core.Input):
-            return number
-        same = dict(graph.op(op).same).get(number)
-        tensor = operands[same] if same is not None else next((t for t in operands if graph.block_of(t) == block), NONE)
-    inputs = enumerate(graph.inputs())
-    return next((k for k, t in inputs if graph.block_of(t) == block and graph.layout(t) == layout), None)
 
 
 def prepare(block: int, layout: Layout) -> Place:
@@ -270,6 +252,28 @@ class Memory:
         view = torch.frombuffer(buffer, dtype=torch.uint8)
         self._keep.append(view)
         return view.untyped_storage(), low
+
+
+def too_small(graph: Graph, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar]) -> str | None:
+    """What is wrong where storages of actual ``tensors`` of fk.input end before bytes that the graph's places touch: a
+    tensor with the layout that was recorded may lie in a smaller buffer."""
+    blocks = Blocks.of(graph)
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for tensor, place in zip(tensors, blocks.inputs, strict=True):
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            start = storage.data_ptr() - _base(tensor, place.start(numbers), place.width)
+            spans.setdefault(place.block, []).append((start, start + storage.nbytes()))
+    for tensor in graph.tensors():
+        block = graph.block_of(tensor)
+        if block is None or blocks.number[block] not in spans:
+            continue
+        place = prepare(blocks.number[block], graph.layout(tensor))
+        low, high = (place.start(numbers) + end for end in (place.low, place.high))
+        here = spans[place.block]
+        if low < high and not min(start for start, _ in here) <= low <= high <= max(end for _, end in here):
+            return f"bytes {low} to {high} of {block} are used, and its storage has {here[0][1] - here[0][0]}"
+    return None
 
 
 def is_read(graph: Graph, result: NodeId) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 import torch
 
@@ -13,9 +12,8 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph, Operand, core
 from fusekit.ops.extern import bumps_versions
 from fusekit.run.decode import Leaves, Reader, reader
+from fusekit.run.lines import Cut, Lines
 from fusekit.run.memory import Blocks, Memory, Place, is_at, place_of
-
-Cut = Literal["", "detach", "data"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +44,9 @@ class Ending:
     def of(graph: Graph, blocks: Blocks, program: Graph | None = None) -> Ending:
         """``program``: the graph as it was recorded. It still has writes that passes dropped (of no element, or
         overwritten), for which eager bumps versions, and tells which results are arguments with new metadata."""
-        last = _last(graph)
+        last, lines, told = _last(graph), Lines(graph), Lines(program or graph)
         if last is None:
-            return Ending((), (), _written(program or graph, blocks))
+            return Ending((), (), _written(program or graph, blocks, told))
         operands, seen = graph.operands(last), dict[NodeId, int]()
         leaves: list[Returned] = []
         what = graph.what(last)
@@ -60,14 +58,15 @@ class Ending:
             tensor = operands[arg.position]
             twin = None if program is None else _output(program, k)
             if twin is None or program is None:
-                leaves.append(_returned(graph, blocks, tensor, seen))
+                leaves.append(_returned(graph, blocks, tensor, seen, lines))
             else:
-                leaves.append(_returned(program, blocks, twin, seen, place_of(graph, blocks.number, tensor)))
+                place = place_of(graph, blocks.number, tensor, lines)
+                leaves.append(_returned(program, blocks, twin, seen, told, place))
             seen.setdefault(twin or tensor, k)
         return Ending(
             tuple(leaves),
-            tuple((k, place_of(graph, blocks.number, operands[arg.position])) for k, arg in what.relayout),
-            _written(program or graph, blocks),
+            tuple((k, place_of(graph, blocks.number, operands[arg.position], lines)) for k, arg in what.relayout),
+            _written(program or graph, blocks, told),
         )
 
 
@@ -83,14 +82,19 @@ def _output(program: Graph, k: int) -> NodeId | None:
 
 
 def _returned(
-    graph: Graph, blocks: Blocks, tensor: NodeId, seen: dict[NodeId, int], place: Place | None = None
+    graph: Graph,
+    blocks: Blocks,
+    tensor: NodeId,
+    seen: dict[NodeId, int],
+    lines: Lines,
+    place: Place | None = None,
 ) -> Returned:
     """``graph`` tells what the leaf is; ``place``: where it is at the last stage, where that is another graph."""
     if (number := input_of(graph, tensor)) is not None:
         return Returned(input=number)
-    found = place_of(graph, blocks.number, tensor)
+    found = place_of(graph, blocks.number, tensor, lines)
     place = found if place is None else place._replace(home=found.home)
-    return Returned(place=place, twin=seen.get(tensor), cut=_cut_of(graph, tensor))
+    return Returned(place=place, twin=seen.get(tensor), cut=lines.of(tensor).cut)
 
 
 def input_of(graph: Graph, tensor: NodeId) -> int | None:
@@ -107,15 +111,15 @@ def input_of(graph: Graph, tensor: NodeId) -> int | None:
     return None
 
 
-def _written(graph: Graph, blocks: Blocks) -> tuple[Place, ...]:
+def _written(graph: Graph, blocks: Blocks, lines: Lines) -> tuple[Place, ...]:
     """Places in blocks of arguments and captures that some op writes."""
     found: dict[Place, None] = {}
     for op in graph.ops():
         for operand in graph.op(op).writes if _steps_versions(graph.op(op).target) else ():
             tensor = graph.operands(op)[operand]
             if not graph.is_value(tensor):
-                place = place_of(graph, blocks.number, tensor)
-                if not blocks.fresh[place.block] and _cut_of(graph, tensor) != "data":
+                place = place_of(graph, blocks.number, tensor, lines)
+                if not blocks.fresh[place.block] and lines.of(tensor).cut != "data":
                     found[place] = None
     return tuple(found)
 
@@ -129,30 +133,6 @@ def _steps_versions(target: str) -> bool:
         return bumps_versions(target)
     full = f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
     return torch._C._dispatch_has_kernel_for_dispatch_key(full, "ADInplaceOrView")
-
-
-_CUTS: dict[str, Cut] = {
-    "aten.detach.default": "detach",
-    "aten.data.default": "data",
-    "aten._unsafe_view.default": "data",
-}
-
-
-def _cut_of(graph: Graph, tensor: NodeId) -> Cut:
-    """How the views from an argument to ``tensor`` take it off the argument: the strongest of them."""
-    block = graph.block_of(tensor)
-    found: Cut = ""
-    while graph.has_producer(tensor):
-        op = graph.producer(tensor)
-        what = graph.what(op)
-        found = _CUTS.get(what.target, found)
-        if isinstance(what, core.Input) or found == "data":
-            break
-        number = dict(graph.op(op).same).get(graph.results(op).index(tensor))
-        operands = graph.operands(op)
-        viewed = next((t for t in operands if graph.block_of(t) == block), NodeId(""))
-        tensor = viewed if number is None else operands[number]
-    return found
 
 
 def finish(ending: Ending, memory: Memory, leaves: Leaves) -> list[object]:

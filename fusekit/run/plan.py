@@ -11,10 +11,12 @@ import torch
 from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, core
+from fusekit.run.bind import hold
 from fusekit.run.bounds import Parameter, watched
 from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
+from fusekit.run.lines import Lines
 from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, is_read, place_of, settle
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
 
@@ -23,7 +25,8 @@ Step = Callable[[Memory, Leaves], None]
 
 class Launchable(Protocol):
     """What a plan needs to know of a kernel; ``copies``: launches that only move bytes, besides. ``checks``: the ops
-    that look at indices in it; where one is bad it gives back 1 and has stored nothing.
+    that look at indices in it; where one is bad it gives back 1 and has stored nothing. ``room``: bytes that it asks
+    for; where there are none it gives back 2.
     """
 
     @property
@@ -32,6 +35,8 @@ class Launchable(Protocol):
     def checks(self) -> Sequence[NodeId]: ...
     @property
     def copies(self) -> int: ...
+    @property
+    def room(self) -> int: ...
 
 
 K = TypeVar("K", bound=Launchable)
@@ -97,9 +102,11 @@ def make_plan(
 
     A segment of stores without a kernel runs op by op.
     ``program``: the graph as recorded, which still has every write (eager bumps a version for each).
-    Raises FusekitError for ops that are in no segment: nothing would run them.
+    Raises FusekitError for ops that are in no segment: nothing would run them; InvalidGraph for a graph that could
+    touch other memory than that of its own tensors.
     """
     _refuse_unsegmented(graph)
+    hold(graph, program)
     blocks = Blocks.of(graph)
     ending = Ending.of(graph, blocks, program)
     maker = _Maker(graph, blocks, program)
@@ -145,13 +152,13 @@ class _Maker:
     """Steps of segments."""
 
     def __init__(self, graph: Graph, blocks: Blocks, program: Graph | None = None):
-        self.graph, self.blocks, self.program = graph, blocks, program
+        self.graph, self.blocks, self.lines = graph, blocks, Lines(graph, program)
 
     def launch(self, kernel: K, compile: Callable[[K], Callable[..., int | None]], dying: Sequence[int]) -> Launch:
         """The compiled kernel with the addresses and numbers that it takes."""
         function = compile(kernel)
-        if kernel.checks:
-            function = watched(function, self.graph, kernel.checks, kernel.params)
+        if kernel.checks or kernel.room:
+            function = watched(function, self.graph, kernel.checks, kernel.params, kernel.room)
         return Launch(function, tuple(self._parameter(param) for param in kernel.params), tuple(dying))
 
     def _parameter(self, param: Parameter) -> tuple[bool, int]:
@@ -185,8 +192,8 @@ class _Maker:
         assert isinstance(what, core.Call), f"{op} is no call of torch's"
         call = caller(what)
         graph, number = self.graph, self.blocks.number
-        operands = tuple((t, place_of(graph, number, t, self.program)) for t in graph.operands(op))
-        results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
+        operands = tuple((t, place_of(graph, number, t, self.lines)) for t in graph.operands(op))
+        results = tuple(place_of(graph, number, t, self.lines) for t in graph.results(op))
         read = [is_read(self.graph, t) for t in self.graph.results(op)]
         where = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 

@@ -20,15 +20,17 @@ class Regions:
 
     graph: Graph
     layouts: dict[NodeId, dict[Layout, None]] = field(default_factory=dict[NodeId, dict[Layout, None]])
-    holes: dict[NodeId, dict[Layout, tuple[Layout, ...]]] = field(
-        default_factory=dict[NodeId, dict[Layout, tuple[Layout, ...]]]
-    )
+    # Layout -> how many layouts another set had of the block when this one came: their bytes do not count. It only
+    # grows, so one walk over both sees for each layout what was there before it.
+    earlier: dict[NodeId, dict[Layout, int]] = field(default_factory=dict[NodeId, dict[Layout, int]])
+    unless: Regions | None = None
     looked_up: dict[NodeId, int] = field(default_factory=dict[NodeId, int])
 
     def add(self, block: NodeId, layout: Layout, unless: Regions | None = None) -> None:
-        """Add a layout, without the bytes that ``unless`` has by now."""
+        """Add a layout, without the bytes that ``unless`` (the same set each time) has by now."""
         if unless is not None:
-            self.holes.setdefault(block, {}).setdefault(layout, tuple(unless.layouts.get(block, ())))
+            self.unless = unless
+            self.earlier.setdefault(block, {}).setdefault(layout, len(unless.layouts.get(block, ())))
         self.layouts.setdefault(block, {}).setdefault(layout)
 
     def look_up(self, block: NodeId, nbytes: int) -> None:
@@ -45,20 +47,26 @@ class Regions:
 
     def _count(self, block: NodeId, layouts: Sequence[Layout]) -> int:
         layouts = [layout for layout in layouts if layout.numel]
-        holes = self.holes.get(block, {})
-        numbers = {f"n{n.index}": int(n.example) for n in self.graph.numbers()}
-        step = _step([*layouts, *(hole for layout in layouts for hole in holes.get(layout, ()))])
+        earlier = self.earlier.get(block, {})
+        holes = list(self.unless.layouts.get(block, ())) if self.unless is not None else []
+        holes = holes[: max(earlier.values(), default=0)]
+        step = _step([*layouts, *holes])
         nbytes = self.graph.block(block).nbytes
         if not layouts or nbytes // step > _CELLS:
-            return min(nbytes, sum(distinct(layout) for layout in layouts if layout not in holes.get(layout, ())))
-        total = np.zeros(-(-nbytes // step), dtype=bool)
+            came = {hole: k for k, hole in enumerate(holes)}
+            whole = (layout for layout in layouts if came.get(layout, len(holes)) >= earlier.get(layout, 0))
+            return min(nbytes, sum(map(distinct, whole)))
+        numbers = {f"n{n.index}": int(n.example) for n in self.graph.numbers()}
+        total, hidden = (np.zeros(-(-nbytes // step), dtype=bool) for _ in range(2))
+        done = 0  # holes that are marked
         for layout in layouts:
-            mine = np.zeros_like(total) if holes.get(layout) else total
-            _mark(mine, layout, step, numbers, True)
-            if holes.get(layout):
-                for hole in holes[layout]:
-                    _mark(mine, hole, step, numbers, False)
-                total |= mine
+            for hole in holes[done : earlier.get(layout, 0)]:
+                if (cells := _cells(hidden, hole, step, numbers)) is not None:
+                    cells[...] = True
+            done = max(done, earlier.get(layout, 0))
+            mine, not_mine = (_cells(some, layout, step, numbers) for some in (total, hidden))
+            if mine is not None and not_mine is not None:
+                mine |= ~not_mine
         return int(total.sum()) * step
 
 
@@ -71,15 +79,16 @@ def _step(layouts: Iterable[Layout]) -> int:
     return out or 1
 
 
-def _mark(cells: np.ndarray, layout: Layout, step: int, numbers: Mapping[str, int], value: bool) -> None:
+def _cells(cells: np.ndarray, layout: Layout, step: int, numbers: Mapping[str, int]) -> np.ndarray | None:
+    """The cells of a layout; None where it has none."""
     if not layout.numel:
-        return
+        return None
     start = layout.offset.evaluate(numbers) // step
     width = layout.dtype.width // step
     shape, strides = (*layout.shape, width), (*(s // step for s in layout.strides), 1)
     if start < 0 or start >= len(cells):
-        return
-    np.lib.stride_tricks.as_strided(cells[start:], shape, strides)[...] = value
+        return None
+    return np.lib.stride_tricks.as_strided(cells[start:], shape, strides)
 
 
 def distinct(layout: Layout) -> int:

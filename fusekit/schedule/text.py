@@ -13,21 +13,29 @@ from fusekit.ir import Parallel
 from fusekit.schedule.record import Placements, Schedule, Tile
 
 _LINK = re.compile(r"\s*(\w+)\(")
+MOST_LINKS = 256  # each makes axes whose names grow, and loops in loops
+MOST_CHARACTERS = 1 << 16
+MOST_DIGITS = 18
 WORDS = "split, split_aligned, merge, reorder, parallelize, persist, loads, share, blocks_per_sm, keep"
 
 
 def parse_schedule(text: str) -> Schedule:
     """The schedule that prints as ``text``. Raises TextSyntaxError for what is no chain."""
+    if len(text) > MOST_CHARACTERS:
+        raise TextSyntaxError(f"a chain of {len(text):,} characters", None, f"at most {MOST_CHARACTERS:,} are read")
     transforms: list[TransformBy] = []
     placements = Placements()
-    for word, args in _links(text):
+    for number, (word, args) in enumerate(_links(text)):
+        if number >= MOST_LINKS:
+            raise TextSyntaxError(f"a chain of more than {MOST_LINKS} links", _cut(text), "no kernel has so many loops")
         try:
             if (transform := _transform(word, args)) is not None:
                 transforms.append(transform)
             elif word != "keep":
                 placements = _placed(placements, word, args)
         except (ValueError, KeyError, IndexError) as error:
-            raise TextSyntaxError(f"{word}({', '.join(args)}) is not understood ({error})", text) from error
+            what = f"{_link(word, args)} is not understood ({error})"
+            raise TextSyntaxError(what, _cut(text), f"words are {WORDS}") from error
     return Schedule(tuple(transforms), placements)
 
 
@@ -35,16 +43,16 @@ def _transform(word: str, args: list[str]) -> TransformBy | None:
     """A transform; None for a word of the placements."""
     match word, args:
         case "split", [axis, factor]:
-            return SplitBy(int(axis), int(factor))
+            return SplitBy(_int(axis), _int(factor))
         case "split", [axis, factor, "outer" | "inner" as part]:
-            return SplitBy(int(axis), int(factor), part == "inner")
+            return SplitBy(_int(axis), _int(factor), part == "inner")
         case "split_aligned", [axis, factor, *named]:
             facts = _named(named)
-            return SplitAligned(int(axis), int(factor), int(facts["row"]), int(facts["pitch"]))
+            return SplitAligned(_int(axis), _int(factor), _int(facts["row"]), _int(facts["pitch"]))
         case "merge", [axis]:
-            return MergeAxes(int(axis))
+            return MergeAxes(_int(axis))
         case "reorder", _:
-            return ReorderAxes(tuple(map(int, args)))
+            return ReorderAxes(tuple(map(_int, args)))
         case "parallelize", _:
             return Parallelize(tuple(Parallel[name] for name in args))
         case _:
@@ -58,22 +66,39 @@ def _placed(placements: Placements, word: str, args: list[str]) -> Placements:
         case "loads", [where]:
             return replace(placements, loads=where)
         case "blocks_per_sm", [count]:
-            return replace(placements, blocks_per_sm=int(count))
+            return replace(placements, blocks_per_sm=_int(count))
         case "share", [tensor, *named]:
             return replace(placements, shared=(*placements.shared, _tile(tensor, _named(named))))
         case _:
-            raise TextSyntaxError(f"no transform or placement {word}({', '.join(args)})", None, f"words are {WORDS}")
+            raise TextSyntaxError(f"no transform or placement {_link(word, args)}", None, f"words are {WORDS}")
 
 
 def _tile(tensor: str, facts: dict[str, str]) -> Tile:
+    if "share" in facts["loop"]:  # a tile in a tile, and so on, would be read as deep as it is written
+        raise IllegalTransform(f"a tile in the loop of the tile {tensor:.40}", None, "write transforms only")
     loop = parse_schedule(facts["loop"])
     if loop.placements != Placements():
-        raise IllegalTransform(f"placements in the loop of the tile {tensor}", facts["loop"], "write transforms only")
-    return Tile(NodeId(tensor), int(facts["after"]), loop.transforms, _row(facts["axes"]), _row(facts["strides"]))
+        where = _cut(facts["loop"])
+        raise IllegalTransform(f"placements in the loop of the tile {tensor}", where, "write transforms only")
+    return Tile(NodeId(tensor), _int(facts["after"]), loop.transforms, _row(facts["axes"]), _row(facts["strides"]))
+
+
+def _int(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{len(text)} characters are no number of a loop")
+    return int(text)
+
+
+def _link(word: str, args: list[str]) -> str:
+    return _cut(f"{word}({', '.join(args)})")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]} ..."
 
 
 def _row(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.strip("[]").split(",") if word.strip())
+    return tuple(_int(word) for word in text.strip("[]").split(",") if word.strip())
 
 
 def _named(args: list[str]) -> dict[str, str]:
@@ -88,13 +113,15 @@ def _links(text: str) -> Iterator[tuple[str, list[str]]]:
     while at < len(text):
         found = _LINK.match(text, at)
         if found is None:
-            raise TextSyntaxError(f"{text[at:]!r} is no link of a chain", text, "write word(arguments).word(arguments)")
+            raise TextSyntaxError(
+                f"{_cut(text[at:])!r} is no link of a chain", _cut(text), "write word(arguments).word(arguments)"
+            )
         end, args = _arguments(text, found.end())
         yield found[1], args
         at = end
         if at < len(text):
             if text[at] != "." or at + 1 == len(text):
-                raise TextSyntaxError(f"{text[at:]!r} after a link", text, "links are joined by one dot")
+                raise TextSyntaxError(f"{_cut(text[at:])!r} after a link", _cut(text), "links are joined by one dot")
             at += 1
 
 
@@ -111,4 +138,4 @@ def _arguments(text: str, at: int) -> tuple[int, list[str]]:
             start = k + 1
             if text[k] == ")":
                 return k + 1, [] if args == [""] else args
-    raise TextSyntaxError(f"the bracket of {text[at:]!r} never closes", text, "close it with )")
+    raise TextSyntaxError(f"the bracket of {_cut(text[at:])!r} never closes", _cut(text), "close it with )")

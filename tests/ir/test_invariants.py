@@ -56,6 +56,10 @@ def layout_outside_block(d: Draft) -> None:
     d.add_tensor(Tensor(F32, (5,)), id="%c", block="@0", layout=Layout.contiguous((5,), F32))
 
 
+def place_past_all_memory(d: Draft) -> None:
+    d.add_tensor(Tensor(F32, (5,)), id="%c", block="@0", layout=Layout.of(1 << 63, (5,), (4,), F32))
+
+
 def layout_of_another_dtype(d: Draft) -> None:
     d.add_tensor(Tensor(F64, (2,)), id="%c", block="@0", layout=Layout.contiguous((2,), F32))
 
@@ -111,6 +115,7 @@ BROKEN = [
     ("defined-before-use", used_before_made, FUNCTIONAL),
     ("operands-numbered", operand_not_mentioned, FUNCTIONAL),
     ("one-producer", two_producers, FUNCTIONAL),
+    ("sizes-fit", place_past_all_memory, PROGRAM),
     ("layouts-fit", layout_outside_block, PROGRAM),
     ("layouts-fit", layout_of_another_dtype, PROGRAM),
     ("memory-is-ordered", order_backwards, FUNCTIONAL),

@@ -25,6 +25,7 @@ class Kernel:
     params: tuple[Param, ...]
     copies: int = 1
     checks: tuple[NodeId, ...] = ()
+    room: int = 0
 
 
 TEXT = """graph f {

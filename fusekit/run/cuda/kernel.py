@@ -50,6 +50,11 @@ class CudaKernel(Kernel):
         return param.kind if load is None else "int" if load.dtype.is_integral else "float"
 
     @property
+    def room(self) -> int:
+        """None that the kernel asks for itself: torch allocates its snapshots in front of the launch, and raises."""
+        return 0
+
+    @property
     def launch(self) -> tuple[Extent, Extent]:
         """(blocks of the grid, threads of a block), x first."""
         return launch_shape(self.program)

@@ -30,7 +30,6 @@ from fusekit.ir.payloads import (
     Tensor,
 )
 from fusekit.ir.words import ID, LONGEST_LINE, LONGEST_TEXT, STRING, cut, size, sizes, string
-from fusekit.kinds import TEXT, expect
 
 # Neighbours in a pattern share no character, so that no line is tried in many ways.
 _T, _O, _B, _S = (ID[sigil] for sigil in "%^@$")
@@ -44,7 +43,8 @@ def parse(text: str) -> Graph:
 
     Raises TextSyntaxError(where=line number) for text that is no graph, and InvalidGraph for a graph that is none.
     """
-    expect("fk.parse", text=(text, TEXT))
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TextSyntaxError(f"{type(text).__name__} is no text", None, "give what x.text() returns")
     if len(text) > LONGEST_TEXT:
         raise TextSyntaxError(f"a text of {len(text):,} characters", None, f"at most {LONGEST_TEXT:,} are read")
     reader = _Reader()

@@ -10,6 +10,7 @@ from fusekit.passes import PIPELINE, SchedulePass
 from fusekit.programs import PROGRAMS, Program
 from fusekit.schedule import parse_schedule
 from fusekit.trace import record
+from fusekit.why import Reason
 from tests.schedule import samples
 
 
@@ -51,9 +52,9 @@ def test_refusals_come_before_the_choice() -> None:
 
 def test_a_segment_that_no_scheduler_takes_stays_and_says_why() -> None:
     graph = samples.both_ways()
-    result = SchedulePass()(graph)
+    result = SchedulePass(lowers=lambda *_: Reason.of("does-not-lower", because="nothing does"))(graph)
     assert result.graph == graph
-    assert result.explanations[-1].reason.name == "no-scheduler"
+    assert [e.reason.name for e in result.explanations[-2:]] == ["refused-by", "no-scheduler"]
     assert SchedulePass()(samples.nothing_stored()).explanations[-1].reason.name == "computes-nothing"
 
 

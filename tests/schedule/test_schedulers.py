@@ -136,9 +136,9 @@ def _covered(loop: LoopDomain) -> Counter[tuple[int, ...]]:
     return found
 
 
-def test_two_folds_of_one_value_have_no_scheduler() -> None:
+def test_two_folds_of_one_value_are_left_to_the_fallback() -> None:
     choice = choose(samples.both_ways(), SEGMENT, "cpu")
-    assert choice.scheduler is None
+    assert choice.scheduler is not None and choice.scheduler.name == "fallback" and str(choice.schedule) == "keep()"
     said = dict(choice.refusals)
     assert said["reduction"].name == said["persistent"].name == "folds-differ"
     assert said["pointwise"].name == "has-reductions"

@@ -151,7 +151,7 @@ def test_a_root_of_its_own_is_joined_to_logical() -> None:
 
 def test_steps_without_domains_say_so() -> None:
     assert "they are there after the pass schedule" in shown(pictures.segmented()).desc
-    refused = SchedulePass()(samples.both_ways())
+    refused = SchedulePass(lowers=lambda *_: Reason.of("does-not-lower", because="none does"))(samples.both_ways())
     assert "$0 has no loops: schedule: not done" in shown(refused.graph, explanations=refused.explanations).desc
     library = pictures.chain(2, segmented_by=1)
     assert "extern launches no generated kernel" in shown(library, segment="$0").desc

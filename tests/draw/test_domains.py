@@ -17,6 +17,7 @@ from fusekit.ids import NodeId
 from fusekit.ir import DomainKind, Graph, IterDomain, Merge, Parallel, parse, print_graph
 from fusekit.passes.schedule import SchedulePass
 from fusekit.schedule import Target
+from fusekit.why import Reason
 from tests.draw import samples as pictures
 from tests.schedule import samples
 

@@ -50,7 +50,8 @@ class LastRun:
 class Plan:
     """``steps`` in order, the memory that they work on, what is handed back, and what one call counts.
 
-    ``direct``: the short way, for a plan of kernels only. ``owners``: the segment of each step.
+    ``direct``: the short way, for a plan of kernels only. ``owners``: the segment of each step. ``stored``: the numbers
+    of the blocks that each step writes.
     """
 
     steps: tuple[Step, ...]
@@ -59,6 +60,7 @@ class Plan:
     counts: LastRun
     direct: Direct | None = None
     owners: tuple[NodeId, ...] = ()
+    stored: tuple[frozenset[int], ...] = ()
 
 
 def execute(
@@ -76,11 +78,14 @@ def execute(
     if plan.direct is not None:
         return plan.direct(tensors, numbers, leaves)
     memory = Memory(plan.blocks, tensors, numbers)
+    done = 0
     try:
         for step in plan.steps:
             step(memory, leaves)
-    except BaseException:
-        bump(plan.ending.written, memory)  # what stands in front of the failed op was done, as in eager
+            done += 1
+    except BaseException:  # what stands in front of the failed op was done, as in eager
+        stored = frozenset[int]().union(*plan.stored[:done])
+        bump([place for place in plan.ending.written if place.block in stored], memory)
         raise
     if memory.odd and odd is not None:
         odd()
@@ -107,6 +112,7 @@ def make_plan(
     steps: list[Step] = []
     owners: list[NodeId] = []
     launches: list[Launch] = []
+    stored = {segment: _stored(graph, segment, blocks) for segment in graph.segments()}
     dying = _dying(graph, blocks, ending)
     for segment in graph.segments():
         if segment in kernels:
@@ -125,8 +131,16 @@ def make_plan(
             steps.append(_release(dying[segment]))
         owners += [segment] * (len(steps) - len(owners))
     blocks = replace(blocks, whole=whole_outputs(ending, blocks))
-    short = direct(blocks, ending, launches) if len(launches) == len(steps) - len(dying) else None
-    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short, tuple(owners))
+    by_launch = [some for segment, some in stored.items() if segment in kernels]
+    short = direct(blocks, ending, launches, by_launch) if len(launches) == len(steps) - len(dying) else None
+    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short, tuple(owners), tuple(stored[s] for s in owners))
+
+
+def _stored(graph: Graph, segment: NodeId, blocks: Blocks) -> frozenset[int]:
+    """Numbers of the blocks that a segment writes."""
+    written = [graph.operands(op)[k] for op in graph.members(segment) for k in graph.op(op).writes]
+    homes = [graph.block_of(t) for t in written if not graph.is_value(t)]
+    return frozenset(blocks.number[block] for block in homes if block is not None)
 
 
 def _refuse_unsegmented(graph: Graph) -> None:

@@ -35,7 +35,7 @@ from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.trace import Recording, Signature, differing, generalise, record, signature
 from fusekit.trace.foreign import Sightings, Unobserved, Watch
 from fusekit.trace.graph_of import graph_of
-from fusekit.trace.guards import Key, Looked
+from fusekit.trace.guards import Key, Looked, is_as_recorded
 from fusekit.trace.numbers import slots_of
 from fusekit.trace.predicate import Predicate, predicate_of
 from fusekit.trace.shadow import Script
@@ -264,19 +264,23 @@ class JitFunction:
             scripts = self._scripts.get(looked.without_numbers)
             found = scripts.ask(self._fn, args, kwargs) if scripts is not None else None
             if found is not None:
-                return self._keep(looked, *found), looked
+                return self._keep(looked, self._entry(looked, *found)), looked
         key = None if looked is None else looked.key
         recording = self._record(key, args, kwargs)
         self._recordings += 1
         self._key.learn(recording)
         looked = self._key.look(args, kwargs)
+        is_of_key = all(map(is_as_recorded, recording.guards))  # else another thread wrote meanwhile
         if recording.foreign and self._watches:
             self._sightings.move(key, looked.key)
             if not self._sightings.is_settled(looked.key, recording.foreign):
                 raise _Watched(looked.key)
         signed, numbers = signature(recording)
-        self._remember(looked, recording, signed, numbers)
-        return self._keep(looked, recording, signed, numbers), looked
+        entry = self._entry(looked, recording, signed, numbers)
+        if is_of_key:
+            self._remember(looked, recording, signed, numbers)
+            self._keep(looked, entry)
+        return entry, looked
 
     def _record(self, key: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Recording:
         """The function as a recording, with the foreign layouts that were seen for its key. Raises _Watched."""
@@ -317,12 +321,14 @@ class JitFunction:
         if len(self._scripts) > SCRIPTS:
             self._scripts.popitem(last=False)
 
-    def _keep(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Known:
-        """The entry of a new key."""
+    def _entry(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Known:
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
         build, objects = _builder(recording.out_spec), recording.objects
-        entry = _Known(found.plan, taken, objects, build, recording, found, looked.pins)
+        return _Known(found.plan, taken, objects, build, recording, found, looked.pins)
+
+    def _keep(self, looked: Looked, entry: _Known) -> _Known:
+        """The entry of a new key."""
         self._known[looked.key] = entry
         if len(self._known) > KEYS:
             self._known.popitem(last=False)

@@ -91,7 +91,7 @@ def contents(holder: Any, _: Any = None) -> Snapshot:
         holder = vars(holder)
     if isinstance(holder, Mapping):
         return Snapshot((exact(key), exact(value)) for key, value in list(holder.items()))
-    return Snapshot(map(exact, holder))
+    return Snapshot(map(exact, list(holder)))  # which another thread may be filling
 
 
 def is_array(value: Any) -> bool:
@@ -116,7 +116,7 @@ def refuse_unguarded(entries: Iterable[Entry], where: Origin | None) -> None:
 
 
 def _keys(holder: Any, _: Any) -> Snapshot:
-    return Snapshot(map(exact, holder))
+    return Snapshot(map(exact, list(holder)))
 
 
 _READ = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves
 
 
 def mapped(value: Any, one: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -42,3 +43,8 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def flat_outputs(value: Any) -> tuple[list[Any], TreeSpec]:
     """Leaves and structure of what a function returns; a torch.Size is a leaf, or it would come back as a tuple."""
     return tree_flatten(value, is_leaf=lambda item: type(item) is torch.Size)
+
+
+def is_stand_in(value: Any, handles: Container[int]) -> bool:
+    """Is it a tensor that only a recording can have made, or does it hold one? ``handles``: ids of the plain ones."""
+    return any(isinstance(t, FakeTensor) or id(t) in handles for t in tree_leaves(value))

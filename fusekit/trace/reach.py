@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import dis
 import functools
 import sys
 import types
@@ -18,6 +17,7 @@ from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.trace.effects import Contents
 from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_unguarded
+from fusekit.trace.stores import globals_of, globals_set_by
 
 __all__ = ["MISSING", "SIMPLE", "Entry", "Reach", "code_names", "is_foreign", "names_of"]
 
@@ -34,14 +34,6 @@ def names_of(code: types.CodeType) -> frozenset[str]:
     """Global and attribute names that code mentions, nested functions included."""
     nested = (names_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return frozenset(code.co_names).union(*nested)
-
-
-@functools.lru_cache(maxsize=4096)
-def globals_of(code: types.CodeType) -> frozenset[str]:
-    """Names that code looks up as globals or builtins, nested functions included."""
-    own = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    nested = (globals_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return frozenset(own).union(*nested)
 
 
 def is_foreign(module: str | None) -> bool:
@@ -68,6 +60,7 @@ class Reach:
         self.tensors: dict[int, list[Entry]] = {}
         self.generators: list[torch.Generator] = []
         self.contents = Contents()
+        self.meets_numpy = False  # or something of its random numbers
         self._reached: dict[Entry, bool] = {}
         self._owners: list[tuple[Any, str, Entry | None]] = []  # instances and classes, whose lookups may change
         self._seen: dict[int, Any] = {}
@@ -109,7 +102,7 @@ class Reach:
         """Its Python attributes are put back."""
         if id(t) not in self._seen:
             self._seen[id(t)] = t
-            self.contents.watch(vars(t), f"the attributes of {path}")
+            self.contents.watch_attributes(vars(t), f"the attributes of {path}")
 
     # ---- the walk
 
@@ -117,7 +110,7 @@ class Reach:
         if isinstance(value, (list, dict, tuple)):
             if not isinstance(value, tuple):
                 self.contents.watch(value, "an argument")
-            for item in value.values() if isinstance(value, dict) else value:
+            for item in list(value.values() if isinstance(value, dict) else value):
                 self._watch(item)
 
     def _visit(self, visit: _Visit) -> None:
@@ -159,7 +152,7 @@ class Reach:
             case set():
                 self.contents.watch(at.value, at.path)
                 self._fact(at, "contents", at.value)
-                for item in at.value:
+                for item in list(at.value):
                     self._visit(_Visit(item, f"an item of {at.path}", at.parent, at.names))
             case list() | tuple() | collections.deque():
                 self._sequence(at, at.value)
@@ -177,6 +170,7 @@ class Reach:
         self.entries.append(fact(how, holder, None, at.path, at.parent))
 
     def _function(self, at: _Visit, fn: types.FunctionType) -> None:
+        self.meets_numpy |= "numpy" in fn.__code__.co_names
         if hasattr(fn, "__wrapped__"):
             self._visit(_Visit(fn.__wrapped__, at.path, at.parent, at.names))
         if is_foreign(fn.__module__):
@@ -190,11 +184,12 @@ class Reach:
                 continue
             self.contents.watch_cell(cell, name)
             self._add(at, "cell", cell, name, value, name, False)
-        self.contents.watch_globals(fn.__globals__, at.names)
-        for name in sorted(at.names):
+        read = globals_of(fn.__code__)
+        self.contents.watch_globals(fn.__globals__, read | globals_set_by(fn.__code__))
+        for name in sorted(read):
             if name in fn.__globals__:
                 self._add(at, "item", fn.__globals__, name, fn.__globals__[name], name, True)
-            elif name in globals_of(fn.__code__):
+            else:
                 self.entries.append(fact("absent", fn.__globals__, name, name, at.parent, True))
         for which in ("__defaults__", "__kwdefaults__"):
             if (held := getattr(fn, which)) is not None:
@@ -220,13 +215,15 @@ class Reach:
         if not isinstance(held, tuple):
             self.contents.watch(held, at.path)
             self.entries.append(fact("len", held, None, f"len({at.path})", at.parent))
-        for k, value in enumerate(held):
+        for k, value in enumerate(list(held)):
             self._add(at, "item", held, k, value, f"{at.path}[{k}]", False)
 
     def _module(self, at: _Visit, module: types.ModuleType) -> None:
+        self.meets_numpy |= module.__name__.startswith("numpy")
         if is_foreign(module.__name__):
             return
         self._owners.append((module, at.path, at.parent))
+        self.contents.watch_names(module, at.path)
         for name in sorted(at.names):
             if name in vars(module):
                 self._add(at, "item", vars(module), name, vars(module)[name], f"{at.path}.{name}", True)
@@ -235,6 +232,7 @@ class Reach:
         if is_foreign(cls.__module__):
             return
         self._owners.append((cls, at.path, at.parent))
+        self.contents.watch_names(cls, at.path)
         for name, value in list(vars(cls).items()):
             special = name.startswith("__")  # Python calls these without naming them
             if name in _OF_EVERY_CLASS or (special and not isinstance(value, types.FunctionType)):
@@ -249,6 +247,7 @@ class Reach:
             self._visit(_Visit(value.__wrapped__, at.path, at.parent, at.names))
             self.contents.watch_cache(value, at.path)
         self.contents.watch_random(value, at.path)
+        self.meets_numpy |= type(getattr(value, "__self__", None)).__module__.startswith("numpy")
         if not _is_walked(value):
             return
         if not isinstance(value, types.SimpleNamespace):
@@ -256,7 +255,7 @@ class Reach:
         self._owners.append((value, at.path, at.parent))
         held = getattr(value, "__dict__", None)
         if isinstance(held, dict):
-            self.contents.watch(held, at.path)
+            self.contents.watch_attributes(held, at.path)
             for name, item in list(held.items()):
                 state = isinstance(value, torch.nn.Module) and name in _STATE
                 path = at.path if state else f"{at.path}.{name}"

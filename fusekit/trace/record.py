@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import logging
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,22 +20,24 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.trace import naming, refusals
-from fusekit.trace.ambient import ambient
-from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
+from fusekit.trace.ambient import Ambience, ambient
+from fusekit.trace.effects import put_versions_back, sentence
 from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.foreign import Seen, Unobserved
 from fusekit.trace.graph_of import PLAIN, graph_of
-from fusekit.trace.nested import flat_outputs
+from fusekit.trace.interrupts import Held
+from fusekit.trace.nested import flat_outputs, is_stand_in
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
+from fusekit.trace.quiet import quiet
 from fusekit.trace.reach import Reach, code_names
 from fusekit.trace.recorder import NEEDS_DATA, Recorder
 from fusekit.trace.recording import Argument, Capture, Constant, Output, Recording, Source
-from fusekit.trace.swap import Swap
+from fusekit.trace.swap import UNBROKEN, Swap
+from fusekit.trace.watcher import Watcher, resuming
 
-_FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 Leaves = Sequence[tuple[str, Any]]  # (path, value) of the flattened (args, kwargs)
 
 
@@ -50,7 +50,23 @@ def record(
     function fails after a foreign op that was not seen. Else raises what eager raises for these arguments, or
     UnsupportedError with the user's line where eager would succeed and no recording can stand for the function.
     """
-    args, kwargs = tuple(args), dict(kwargs or {})
+    with Held(*UNBROKEN) as held:
+        ambience, watcher = Ambience(), Watcher()
+        try:
+            return _record(fn, tuple(args), dict(kwargs or {}), seen, watcher, held)
+        except BaseException:
+            ambience.put_back(watcher.settings, is_whole=True)
+            raise
+
+
+def _record(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    seen: Seen | None,
+    watcher: Watcher,
+    held: Held,
+) -> Recording:
     if C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedError("a call inside a torch.func transform", user_origin(), "apply the transform inside")
     pairs, _ = tree_flatten_with_path((args, kwargs))
@@ -60,7 +76,7 @@ def record(
     for path, leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             reach.watch_tensor(leaf, f"argument {path}")
-    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__, seen or ())
+    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), _record.__code__, seen or ())
     names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
@@ -69,7 +85,11 @@ def record(
             recorder.object_ref(leaf, f"leaf:{position}")
     arguments = set(recorder.swapped)
     generators = [leaf for _, leaf in leaves if isinstance(leaf, torch.Generator)]
-    out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators, is_guess=seen is not None)
+    reach.contents.watch_generators([*generators, *reach.generators])
+    swap = Swap(recorder, held)
+    ran = _run(fn, args, kwargs, swap, reach, watcher)
+    _raise_for(ran, recorder, watcher, fn, seen is not None, held.has_raised)
+    out = ran.out
     names_read = code_names(watcher.codes)
     guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
     _refuse_attributes(leaves, names_read, line_of(fn))
@@ -107,26 +127,51 @@ def record(
 # ---- running the function
 
 
+@dataclass(frozen=True)
+class _Ran:
+    """A function that was run on stand-ins: what it gave or raised, and what it changed of Python, now put back."""
+
+    out: Any
+    failed: BaseException | None
+    changes: list[str]
+
+
 def _run(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    recorder: Recorder,
+    swap: Swap,
     reach: Reach,
-    generators: list[torch.Generator],
-    is_guess: bool,
-) -> tuple[Any, Swap, Watcher]:
-    states, swap, watcher = RandomStates([*generators, *reach.generators]), Swap(recorder), Watcher()
+    watcher: Watcher,
+) -> _Ran:
+    recorder, held = swap.recorder, swap.held
     watcher.is_paused = lambda: recorder.is_asking
+    reach.contents.begin(watcher)
     out, failed = None, None
-    with _quiet():
+    resume, argument = resuming(sys.getprofile())
+    with quiet(), recorder.fakes, recorder, swap:
+        ambience, held.caller = Ambience(), sys._getframe()
+        sys.setprofile(watcher)  # in this very frame, as is its end: a profiler counts calls and returns
         try:
-            with recorder.fakes, recorder, swap, _profiled(watcher):
-                out = fn(*args, **kwargs)
-        except Exception as error:  # raised again below, after everything is as it was
+            out = fn(*args, **kwargs)
+        except BaseException as error:  # raised again, after everything is as it was
             failed = error
-    changes = reach.contents.put_back() + states.put_back() + watcher.reseeded
-    changes += put_versions_back((t, recorder.versions[key]) for key, (t, _) in recorder.swapped.items())
+        held.caller = None
+        resume(argument)
+        ambience.put_back(watcher.settings, is_whole=failed is not None)
+    of_recording = functools.partial(is_stand_in, handles=recorder.handles)
+    changes = reach.contents.put_back(watcher, of_recording) + watcher.reseeded
+    pairs = [(t, recorder.versions[key]) for key, (t, _) in recorder.swapped.items()]
+    return _Ran(out, failed, changes + put_versions_back(pairs, watcher))
+
+
+def _raise_for(
+    ran: _Ran, recorder: Recorder, watcher: Watcher, fn: Callable[..., Any], is_guess: bool, was_interrupted: bool
+) -> None:
+    """What eager raises, or why no recording can stand for the function."""
+    failed = ran.failed
+    if failed is not None and not isinstance(failed, Exception):
+        raise failed
     if recorder.refused is not None:
         raise recorder.refused
     if watcher.unrepeatable and failed is None:
@@ -137,39 +182,11 @@ def _run(
         if is_guess and tuple(recorder.foreign) != recorder.seen[: len(recorder.foreign)]:
             raise Unobserved from failed
         raise _translated(failed)
-    if changes:
+    if was_interrupted:
+        raise UnsupportedError("an interrupt that the function went on after", line_of(fn), "call it again")
+    if ran.changes:
         fix = "return the new values instead; everything was put back"
-        raise UnsupportedError(f"the function changes Python state: {sentence(changes)}", line_of(fn), fix)
-    return out, swap, watcher
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No log of errors that eager would raise anyway, and no autocast cache that would keep fakes.
-
-    No garbage collection either: its callbacks would look like calls of the function.
-    """
-    level, cache, collects = _FAKES_LOG.level, torch.is_autocast_cache_enabled(), gc.isenabled()
-    gc.disable()
-    _FAKES_LOG.setLevel(logging.CRITICAL)
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        _FAKES_LOG.setLevel(level)
-        torch.set_autocast_cache_enabled(cache)
-        if collects:
-            gc.enable()
-
-
-@contextlib.contextmanager
-def _profiled(watcher: Watcher) -> Iterator[None]:
-    before = sys.getprofile()
-    sys.setprofile(watcher)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+        raise UnsupportedError(f"the function changes Python state: {sentence(ran.changes)}", line_of(fn), fix)
 
 
 def _translated(error: Exception) -> Exception:

@@ -372,7 +372,7 @@ class Recorder(TorchDispatchMode):
         if verdict is Verdict.FINE:
             what = f"{func} runs in eager, but not on stand-ins: {type(error).__name__} {str(error)[:80]}"
             return UnsupportedError(what, self.where())
-        return error if verdict is Verdict.TOO_LARGE else verdict
+        return error if isinstance(verdict, Verdict) else verdict
 
     def _check_results(
         self, func: OpOverload, results: Sequence[torch.Tensor], written: Sequence[torch.Tensor]

@@ -6,6 +6,7 @@ out is the vector of numbers of ``signature``, at the price of the function's Py
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from fusekit.trace.effects import Watcher
-from fusekit.trace.nested import flat_outputs, mapped
+from fusekit.trace.ambient import Ambience
+from fusekit.trace.interrupts import Held
+from fusekit.trace.nested import flat_outputs, is_stand_in, mapped
 from fusekit.trace.numbers import Scalar, Slots, differing, exactly, is_same, slots_of
 from fusekit.trace.private import TensorClass
 from fusekit.trace.program import Call, Place
@@ -25,6 +27,7 @@ from fusekit.trace.recording import Argument, Capture, Recording
 from fusekit.trace.schema import base_name
 from fusekit.trace.sites import Site, sites_of
 from fusekit.trace.swap import ScriptMode, TorchCall
+from fusekit.trace.watcher import Watcher, resuming
 
 # Bindings that pass numbers on unread; Python functions and composites may branch on them.
 _BINDINGS = ("method_descriptor", "builtin_function_or_method", "wrapper_descriptor", "OpOverload", "OpOverloadPacket")
@@ -75,29 +78,43 @@ class Script:
         runs differently with them, and must be recorded. Touches nothing, like a recording."""
         if not self.is_usable:
             return None
+        with Held(_Shadow._answer.__code__) as held:
+            found = self._numbers(fn, args, kwargs, held)
+            return None if held.has_raised else found
+
+    def _numbers(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], held: Held
+    ) -> tuple[Scalar, ...] | None:
         reach = Reach(fn, [tuple(args), dict(kwargs)])
         watcher = Watcher()
-        mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher)
-        out, is_same, before = None, False, sys.getprofile()
-        try:
-            with mode:
-                sys.setprofile(watcher)
-                try:
-                    out = fn(*args, **kwargs)
-                finally:
-                    sys.setprofile(before)
-            is_same = mode.at == len(self.rows) and self._has_outputs(out, mode.objects) and self._has_read(watcher)
-        except (_Diverged, Exception):  # a recording raises it properly
-            is_same = False
-        finally:
-            is_same = not reach.contents.put_back() and is_same
+        reach.contents.watch_generators(reach.generators, quickly=True, numpy=reach.meets_numpy)
+        reach.contents.begin(watcher)
+        mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher, held)
+        out, failed = None, None
+        resume, argument = resuming(sys.getprofile())
+        with mode:
+            ambience, held.caller = Ambience(), sys._getframe()
+            sys.setprofile(watcher)
+            try:
+                out = fn(*args, **kwargs)
+            except BaseException as error:  # a recording raises it properly
+                failed = error
+            held.caller = None
+            resume(argument)
+            ambience.put_back(watcher.settings, is_whole=failed is not None)
+        changes = reach.contents.put_back(watcher, functools.partial(is_stand_in, handles=self.recording.handles))
+        if failed is not None and not isinstance(failed, (_Diverged, Exception)):
+            raise failed
+        if failed is not None or changes:
+            return None
+        is_same = mode.at == len(self.rows) and self._has_outputs(out, mode.objects) and self._has_read(watcher)
         return self._checked(mode.found) if is_same else None
 
     def _has_read(self, watcher: Watcher) -> bool:
         """Did only code run whose reads the recording's guards know, and nothing that no recording may stand for?"""
         if watcher.unrepeatable or watcher.reseeded or (watcher.is_wide and not self.recording.is_wide):
             return False
-        return watcher.codes <= self.recording.codes | _OWN
+        return watcher.codes.keys() <= self.recording.codes | _OWN
 
     def _row(self, call: TorchCall) -> _Row:
         key: list[Any] = []
@@ -175,8 +192,10 @@ def parameters_of(
 class _Shadow(ScriptMode):
     """Answers each torch call from the script, or raises where it is another call."""
 
-    def __init__(self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Callable[..., Any]):
-        self.rows, self.tokens, self.objects, self.hook = rows, tokens, objects, hook
+    def __init__(
+        self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Watcher, held: Held
+    ):
+        self.rows, self.tokens, self.objects, self.hook, self.held = rows, tokens, objects, hook, held
         self.at = 0
         self.found: dict[int, Scalar] = {}
 
@@ -189,7 +208,9 @@ class _Shadow(ScriptMode):
     ) -> Any:
         sys.setprofile(None)
         try:
-            return self._answer(func, args, kwargs)
+            result = self._answer(func, args, kwargs)
+            self.held.deliver()
+            return result
         finally:
             sys.setprofile(self.hook)
 

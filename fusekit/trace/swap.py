@@ -15,9 +15,11 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
 from fusekit.trace.entries import BUFFERS, is_array
+from fusekit.trace.interrupts import Held
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.oracle import writes_out
 from fusekit.trace.private import C, TensorClass
+from fusekit.trace.quiet import kept_warnings
 from fusekit.trace.recorder import Recorder
 
 
@@ -42,8 +44,8 @@ class Swap(TorchFunctionMode):
     A result that is a stand-in is handed back as the real tensor, so ``x is self.w`` and ``self.buf += 1`` hold.
     """
 
-    def __init__(self, recorder: Recorder):
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, held: Held):
+        self.recorder, self.held = recorder, held
         self.script: list[TorchCall] = []
 
     def __torch_function__(
@@ -57,7 +59,9 @@ class Swap(TorchFunctionMode):
         sys.setprofile(None)  # what the library does inside a torch call is none of the user's reading
         try:
             with self.recorder.watch_refusals():
-                return self._call(func, args, dict(kwargs or {}))
+                result = self._call(func, args, dict(kwargs or {}))
+            self.held.deliver()
+            return result
         finally:
             sys.setprofile(profile)
 
@@ -95,12 +99,11 @@ class Swap(TorchFunctionMode):
     @contextlib.contextmanager
     def _warnings(self) -> Iterator[None]:
         """Warnings of torch's C++ (of a resized ``out=``, say) are of the user's line, and each is given once."""
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
+        with kept_warnings() as seen:
             yield
         line = self.recorder.where()
         if line is not None:
-            for text, kind in dict.fromkeys((str(one.message), one.category) for one in seen):
+            for text, kind in dict.fromkeys(seen):
                 warnings.warn_explicit(text, kind, line.file, line.line)
 
     def _writes(self, out: Any, start: int) -> bool:
@@ -123,6 +126,9 @@ class Swap(TorchFunctionMode):
             raise UnsupportedError(what, recorder.where(), "copy_ the result instead")
         for t, result in zip(out, results, strict=True):
             torch.ops.aten.copy_.default(t, result)
+
+
+UNBROKEN = (Swap._call.__code__, Recorder.__torch_dispatch__.__code__)
 
 
 def is_inside() -> bool:

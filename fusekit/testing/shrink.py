@@ -47,7 +47,10 @@ def _smaller(program: RandomProgram) -> Iterator[RandomProgram]:
             yield replace(
                 program, placements=tuple(plain if k == call else p for k, p in enumerate(program.placements))
             )
-    if program.placements[0] != program.placements[-1]:
+    if len(program.placements) > 2:
+        for k in range(len(program.placements)):
+            yield replace(program, placements=program.placements[:k] + program.placements[k + 1 :])
+    elif program.placements[0] != program.placements[-1]:
         yield replace(program, placements=(program.placements[0],) * 2)
         yield replace(program, placements=(program.placements[-1],) * 2)
 

@@ -9,8 +9,8 @@ its value (numbers that were equal are not one number):
   in dimensions that can be counted. The number found there must be the very number passed. Whatever else a torch call
   makes of its arguments (a Python function, a composite, an older order of arguments) leaves its numbers as they were.
 - *that nothing was cut, clamped or filled in.* ``a[n : n + 3]`` is a window that moves if it had all its elements when
-  it was recorded: then it has them wherever its last one is inside, ``0 <= n < extent`` of the site. One that the end of
-  the tensor cut has another length elsewhere. Negative or missing ends make the length hang on the tensor's size.
+  it was recorded: then it has them wherever its last one is inside, ``0 <= n < extent`` of the site. One that the end
+  of the tensor cut has another length elsewhere. Negative or missing ends make the length hang on the tensor's size.
 - *that eager takes any value.* An index is taken in ``-size <= n < size``. A scalar is taken by the ops below if the
   result can hold it; integers refuse what they cannot hold, so only floating and complex results count.
 
@@ -108,8 +108,10 @@ def _indexed(
             dim += rank - specified
         elif at is not None and _takes(made[at], item, dim):
             views.pop(0)
-            if sites[at] and (type(item) is int or _is_whole(item, made[at])):
-                found.append((path if type(item) is int else (*path, "start"), (at, sites[at][0])))
+            if sites[at] and type(item) is int:
+                found.append((path, (at, sites[at][0])))
+            elif sites[at] and type(item) is slice and _is_whole(item, made[at]):
+                found.append(((*path, "start"), (at, sites[at][0])))
             dim += type(item) is not int
         elif type(item) is slice:  # all of a dimension: no call
             dim += 1

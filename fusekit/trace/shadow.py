@@ -3,10 +3,10 @@
 What comes out is the vector of numbers of ``signature``, at the price of the function's Python, not of fakes: the very
 vector that a recording of this call would have, or None. For the calls that the function makes now are the recorded
 ones (the same torch functions in the same order, on the same tensors, with equal arguments but for free numbers), and
-each of them makes the recorded ATen calls with just its free numbers exchanged (``handed``). Of the vector, a slot holds
-what its free numbers are, and they must all agree; the slot of a site that no free number has, like those of ``a[m, m]``,
-keeps its recorded value, whatever other sites share it. Slots that the signature keeps apart, since their values
-differed, must still differ (``_checked``). What the function learns from its tensors is the same as well: their layouts
+each of them makes the recorded ATen calls with just its free numbers exchanged (``handed``). In the vector, a slot has
+what its free numbers are, and they must all agree; the slot of a site that no free number has, like ``a[m, m]``, keeps
+its recorded value, whatever other sites share it. Slots that the signature keeps apart, since their values differed,
+must still differ (``_checked``). What the function learns from its tensors is the same as well: their layouts
 are, and a function that asks where they begin is recorded exactly, and has no script (``tells_place``).
 """
 
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
+from fusekit.memory import goes_at_once
 from fusekit.trace.effects import Watcher
 from fusekit.trace.entries import exactly
 from fusekit.trace.handed import Path, handed_on, largest
@@ -106,11 +107,21 @@ class Script:
             taken |= sites
             for one in self.recording.calls[slice(*call.calls)]:
                 now.update(zip(one.results, one.places, strict=True))
-        fixed = {slot for site, slot in self.slots.of.items() if site not in taken}
+        fixed = self._fixed(taken)
         return tuple(
             replace(row, free=tuple(None if free is None or free[0] in fixed else free for free in row.free))
             for row in rows
         )
+
+    def _fixed(self, taken: Collection[tuple[int, str]]) -> set[int]:
+        """Slots that keep their values: of sites that no number is handed on to; and of all offsets, where a foreach
+        call was recorded one by one since its tensors did not meet, on a device that goes through them at once."""
+        fixed = {slot for site, slot in self.slots.of.items() if site not in taken}
+        at_once = any(goes_at_once(str(place.device)) for place in self.recording.program.first.values())
+        if at_once and any("_foreach_" in getattr(row.function, "__name__", "") for row in self.recording.script):
+            offsets = [(k, site) for k, sites in enumerate(self._sites) for site in sites if site.extent is not None]
+            fixed.update(self.slots.of[k, site.argument] for k, site in offsets)
+        return fixed
 
     def _row(self, call: TorchCall, now: Mapping[int, Place]) -> tuple[_Row, set[tuple[int, str]]]:
         """(a row, the sites that its numbers are handed on to)."""
@@ -121,7 +132,8 @@ class Script:
         calls = self.recording.calls[slice(*call.calls)]
         made = list(zip(calls, self._sites[slice(*call.calls)], strict=True))
         found = handed_on(call, dict(zip(paths, numbers, strict=True)), made, now)
-        most, free = largest(calls), [None] * len(numbers)
+        most = largest(calls)
+        free: list[_Free | None] = [None] * len(numbers)
         taken: set[tuple[int, str]] = set()
         for path, (k, site) in found.items():
             where = (call.calls[0] + k, site.argument)
@@ -224,14 +236,19 @@ class _Shadow(ScriptMode):
                 raise _Diverged
             return
         slot, extent, most = free
-        if (type(value) is int and not -WORD <= value < WORD) or most < abs(value) < math.inf:
+        if not _is_taken(value, extent, most):
             raise _Diverged
         if extent is not None:
-            if not -extent <= value < extent:
-                raise _Diverged
             value %= extent
         if not is_same(self.found.setdefault(slot, value), value):
             raise _Diverged
+
+
+def _is_taken(value: Scalar, extent: int | None, most: float) -> bool:
+    """Does eager take another value here as it took the recorded one?"""
+    if extent is not None:
+        return -extent <= value < extent
+    return not (most < abs(value) < math.inf) and (type(value) is float or -WORD <= value < WORD)
 
 
 _OWN = frozenset((_Shadow.__torch_function__.__code__,))

@@ -63,6 +63,7 @@ class _Maker:
     errors: bool = False
     large: bool = False
     numbered: bool = False
+    steady: bool = False  # do numbers change no layout?
     accident: bool = False
     unordered: bool = False
     refused: bool = False  # did eager refuse the last line that was tried?
@@ -70,6 +71,7 @@ class _Maker:
 
     def make(self, fewest: int, most: int, arguments: int) -> RandomProgram:
         c = self.choose
+        self.steady = self.numbered and c.chance(65)
         exact = not c.chance(35)
         placements = self._placements(Arguments(c, exact, self.large), arguments)
         names: list[str] = list(NAMES[: len(placements[0].arguments)])
@@ -78,7 +80,7 @@ class _Maker:
             space.update(zip(NUMBERS, one.numbers, strict=False))
         lines, steps = Lines(c, self.spaces, names, exact, self.numbered), list[Step]()
         is_drawn = isinstance(c.choices, Drawn)
-        count = most if is_drawn else c.number(fewest, most)
+        count = most if is_drawn else c.number(fewest, most if not self.steady else min(most, 4))
         for _ in range(3 * count):
             if len(steps) == count:
                 break
@@ -109,7 +111,7 @@ class _Maker:
                 break
             second = maker.placement(looks, seed)
         if self.numbered:
-            return with_numbers(self.choose, first, second)
+            return with_numbers(self.choose, first, second, self.steady)
         if not self.choose.chance(30):
             return first, second
         numbers = self.choose.number(0, 3), self.choose.number(0, 3)
@@ -121,8 +123,10 @@ class _Maker:
         before = self.accident
         saved = [_Saved.of(space) for space in self.spaces]
         refusing: list[Space] = []
-        if all(self._takes(step, space) or self._ends(space, refusing) for space in self.spaces) and (
-            before or not self.accident or self.choose.chance(75)
+        if (
+            all(self._takes(step, space) or self._ends(space, refusing) for space in self.spaces)
+            and (before or not self.accident or self.choose.chance(75))
+            and not (self.steady and self._differs(step))
         ):
             self.spaces[:] = [space for space in self.spaces if all(space is not one for one in refusing)]
             return True
@@ -130,6 +134,11 @@ class _Maker:
         for one in saved:
             one.restore()
         return False
+
+    def _differs(self, step: Step) -> bool:
+        """Has the line's value another layout in another call?"""
+        found = [space.get(step.name or "") for space in self.spaces]
+        return len({(t.shape, t.stride(), t.dtype) for t in found if isinstance(t, torch.Tensor)}) > 1
 
     def _ends(self, space: Space, refusing: list[Space]) -> bool:
         """May a call end where eager refuses the line? The first one goes on."""

@@ -17,7 +17,7 @@ import fusekit as fk
 from fusekit.errors import UnsupportedError
 from fusekit.testing.runners import Runner
 from fusekit.testing.trial import try_calls
-from fusekit.trace import record, signature
+from fusekit.trace import entries, guards, handed, numbers, record, shadow, signature, swap
 from fusekit.trace.shadow import Script
 
 NAN = math.nan
@@ -152,6 +152,54 @@ def test_integers_that_no_kernel_takes() -> None:
     for n in (2, 1 << 63, 3, 1 << 63, (1 << 64) - 1):
         assert torch.equal(compiled(rows(3), n), rows(3) * n)
         assert torch.equal(compiled(rows(3, dtype=torch.int64), n), rows(3, dtype=torch.int64) * n)
+
+
+# ---- is each rule needed? (tests/fuzz/test_mutants.py has more of them)
+
+
+def dimensions_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    takes = handed._takes
+    patch.setattr(handed, "_takes", lambda call, item, dim: any(takes(call, item, other) for other in range(4)))
+
+
+def zeros_and_nans_have_no_sign(patch: pytest.MonkeyPatch) -> None:
+    for module in (entries, guards, numbers, shadow):
+        patch.setattr(module, "exactly", lambda value: (type(value), value if value == value else "nan"))
+
+
+def an_end_moves_with_its_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(handed, "_TAKE_ANY", handed._TAKE_ANY | {"slice"})
+
+
+def offsets_that_are_read_are_not_in_the_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(swap, "tells_place", lambda *args: False)
+
+
+def integers_hold_any_number(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(handed, "_is_float", lambda call: True)
+
+
+def a_scalar_fits_everywhere(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(shadow, "largest", lambda made: math.inf)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "fn", "shape", "calls"),
+    [
+        (dimensions_are_not_counted, lambda a, n: a[n : n + 3, 0:3] * 2, (3, 8), (0, 1)),
+        (zeros_and_nans_have_no_sign, lambda a, n: torch.copysign(a, n), (8,), (0.0, -0.0)),
+        (zeros_and_nans_have_no_sign, lambda a, n: torch.copysign(a, n), (8,), (NAN, math.copysign(NAN, -1))),
+        (an_end_moves_with_its_start, lambda a, n: torch.ops.aten.slice(a, 0, n, 8) * 2, (8,), (2, 1)),
+        (offsets_that_are_read_are_not_in_the_key, lambda a, n: a * a[n].storage_offset(), (8,), (2, 1)),
+        (integers_hold_any_number, lambda a, n: a.byte().fill_(n), (8,), (1, 300)),
+        (a_scalar_fits_everywhere, lambda a, n: a.fill_(n), (8,), (1.0, 1e39)),
+    ],
+)
+def test_a_broken_rule_is_seen(break_it: Callable[..., None], fn: Body, shape: Any, calls: Any, monkeypatch) -> None:
+    right(fn, lambda: rows(*shape) + 1, calls)
+    break_it(monkeypatch)
+    with pytest.raises(AssertionError):
+        right(fn, lambda: rows(*shape) + 1, calls)
 
 
 # ---- what still is shared

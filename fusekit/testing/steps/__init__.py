@@ -13,7 +13,7 @@ import torch
 from fusekit.testing.steps.folds import library, reduction
 from fusekit.testing.steps.lines import Lines, Space
 from fusekit.testing.steps.moves import look_up, moving
-from fusekit.testing.steps.numbered import numbered_value, numbered_view, numbered_write
+from fusekit.testing.steps.numbered import numbered_place, numbered_value, numbered_view, numbered_write
 from fusekit.testing.steps.values import cast, pure
 from fusekit.testing.steps.views import as_strided, bits, metadata, view
 from fusekit.testing.steps.writes import accident, foreach, in_place, out, scatter, set_item
@@ -38,6 +38,7 @@ KINDS: Mapping[str, Callable[[Lines, str, torch.Tensor], str | None]] = {
     "library": library,
     "accident": accident,
     "numbered view": numbered_view,
+    "numbered place": numbered_place,
     "numbered value": numbered_value,
     "numbered write": numbered_write,
 }
@@ -45,7 +46,7 @@ WEIGHTS: Mapping[str, int] = {
     "view": 20, "in-place": 22, "pure": 14, "set item": 8, "moving": 7, "reduction": 5, "cast": 4, "look-up": 3,
     "as_strided": 4, "bits": 4, "metadata": 3, "out=": 4, "foreach": 3, "scatter": 3, "library": 1, "accident": 5,
 }  # fmt: skip
-NUMBERED: Mapping[str, int] = {"numbered view": 4, "numbered write": 4, "numbered value": 3}
+NUMBERED: Mapping[str, int] = {"numbered view": 3, "numbered write": 4, "numbered value": 4, "numbered place": 4}
 
 
 def write_line(lines: Lines) -> tuple[str, str] | None:

@@ -20,10 +20,26 @@ def numbered_view(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts += [f"{name}.unbind({d})[{n}]", f"{name}.roll({n}, {d})", f"torch.select_scatter({name}, {name}[0], 0, {n})"]
     texts += [f"{name}.diagonal({n})", f"{name}.mT[n, m]"] if t.dim() > 1 else []
     texts += [f"{name}.expand(2, {', '.join(['-1'] * t.dim())})[:, {n}]", f"({name} + 1)[{n}]"]
-    texts += [f"{name}[{n} : {n} + 2].as_strided((2,), (1,))"] if t.dim() == 1 and b.is_dense(name) else []
-    texts += [f"({name} * 1)[n : n + 2].as_strided((2,), (2,))"] if t.dim() == 1 else []
-    is_wide = b.exact and t.dtype in (torch.float32, torch.int32) and t.dim() == 1
-    texts += [f"({name} * 1)[n : n + 2].view(torch.int64)"] * 2 if is_wide else []
+    return c.pick(texts)
+
+
+def numbered_place(b: Lines, name: str, t: torch.Tensor) -> str | None:
+    """What hangs on where a view begins, or on which of two equal numbers is whose."""
+    c, n = b.choose, b.choose.pick("nm")
+    if not t.dim() or not t.numel():
+        return None
+    flat = f"({name} {'| False' if t.dtype == torch.bool else '* 1'}).reshape(-1)[{n} : {n} + 2]"
+    texts = [f"{flat}.as_strided((2,), ({c.number(1, 2)},))"] * 2
+    texts += [f"{flat}.view(torch.int64)"] * 2 if b.exact and t.dtype in (torch.float32, torch.int32) else []
+    if t.dtype != torch.bool:
+        d, w = b.dim(t), c.number(1, 2)
+        texts += [
+            f"{name} * {name}[{n}].storage_offset()",
+            f"torch.ops.aten.slice({name}, {d}, n, {t.size(d)}).amax({d})",
+        ]
+        texts += [f"{name}.select({d}, n) + {name}.narrow({d}, m, 1).squeeze({d})"] * 2
+        texts += [f"{name}[n : n + {w}] + {name}.narrow(0, m, {w})", f"{name}[n] * {name}.unbind(0)[m]"]
+        texts += [f"{name}[n : n + {t.size(0)}, m : m + {t.size(0)}]"] if t.dim() > 1 else []
     return c.pick(texts)
 
 
@@ -37,10 +53,9 @@ def numbered_value(b: Lines, name: str, t: torch.Tensor) -> str | None:
     texts += [f"{name} + 1 if n > {c.pick(('m', '1'))} else {name} - n", f"{name} * len(range(n))"]
     texts += [f"torch.full_like({name}, {k})", f"{name}.clamp({c.pick(('n', '0'))}, {c.pick(('m', '3'))})"]
     texts += [f"torch.add({name}, {name}, alpha={k})", f"{name} + torch.tensor({n})"]
-    texts += [f"{name} * {name}[{n} : {n} + 1].storage_offset()"] if t.dim() else []
     if b.exact:
         texts += [f"torch.where({name} > {k}, {name}, {k})", f"{name} == {k}"]
-        texts += [f"torch.copysign({name}, {k})", f"{name}.masked_fill({name} > 0, {k})"] if is_float else []
+        texts += [f"torch.copysign({name}, k)"] * 3 + [f"{name}.masked_fill({name} > 0, {k})"] if is_float else []
     texts += [f"{name} / {k}", f"torch.addcmul({name}, {name}, {name}, value={k})"] if is_float else []
     texts += [f"torch.lerp({name}, {name}.flip(-1), k)"] if is_float and t.dim() and not b.exact else []
     texts += [f"{name} % {n}", f"{name} // {n}"] if not is_float and t.dtype != torch.uint8 else []
@@ -55,7 +70,12 @@ def numbered_write(b: Lines, name: str, t: torch.Tensor) -> str | None:
     w, k = c.number(1, 3), "k" if t.is_floating_point() else c.pick("nm")
     at = c.pick(_indices(b, t))
     texts = [f"{name}[{at}] = {c.pick((k, '1'))}", f"{name}[{at}] += {c.pick((k, '2'))}", f"{name}[{at}].mul_(2)"] * 3
-    texts += [f"{name}.select({b.dim(t)}, n).add_(1)", f"{name}.fill_({k})", f"{name}.mul_({k})", f"{name}.add_({k})"]
+    texts += [
+        f"{name}.select({b.dim(t)}, n).add_(1)",
+        *[f"{name}.fill_({k})"] * 3,
+        f"{name}.mul_({k})",
+        f"{name}.add_({k})",
+    ]
     texts += [
         f"{name}[n : n + {w}].{c.pick(('add_', 'copy_'))}({name}[{c.pick(('m', '0'))} : {c.pick(('m', '0'))} + {w}])"
     ]

@@ -58,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     bar.close()
     print(summary(state))
     print(f"kept in {path}")
+    print(
+        f"{label}: " + ", ".join(f"{state.counts[word]} {word}" for word in ("programs", "right", "wrong", "refused"))
+    )
     return 1 if state.failures else 0
 
 

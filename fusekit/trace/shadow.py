@@ -282,11 +282,11 @@ def _walk(
     elif isinstance(value, (tuple, list)):
         key.append((kind, len(value)))
         for k, item in enumerate(value):
-            _walk(item, token, key, numbers, paths, (*path, k))
+            _walk(item, token, key, numbers, paths, path if paths is None else (*path, k))
     elif isinstance(value, dict):
         key.append((kind, tuple(value)))
         for name, item in value.items():
-            _walk(item, token, key, numbers, paths, (*path, name))
+            _walk(item, token, key, numbers, paths, path if paths is None else (*path, name))
     else:
         key.append(_token(value))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import struct
 import sys
 import threading
 import types
@@ -21,6 +22,7 @@ SIMPLE = (
 )  # fmt: skip
 BUFFERS = (bytearray, memoryview, array.array)
 _MOST_BYTES = 1 << 20  # of an array that a key compares
+_BITS = struct.Struct("d").pack
 How = Literal["item", "attr", "cell", "class", "absent", "len", "keys", "contents"]
 
 
@@ -74,11 +76,16 @@ def exact(value: Any) -> Any:
     kind = type(value)
     if kind is str or kind is Snapshot:
         return value
-    if kind is float:
-        return float, value.hex()
-    if kind is complex:
-        return complex, value.real.hex(), value.imag.hex()
-    return (kind, value) if isinstance(value, SIMPLE) else (kind, id(value))
+    return exactly(value) if isinstance(value, SIMPLE) else (kind, id(value))
+
+
+def exactly(value: Any) -> Any:
+    """A key that tells numbers apart by type and bits: 0.0 from -0.0, a NaN from one of the other sign."""
+    if isinstance(value, float):  # NumPy's float64 is one
+        return (type(value), _BITS(value))
+    if isinstance(value, complex):
+        return (type(value), _BITS(value.real), _BITS(value.imag))
+    return (type(value), value)
 
 
 def contents(holder: Any, _: Any = None) -> Snapshot:

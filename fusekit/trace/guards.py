@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_flatten
 
 from fusekit.trace.ambient import ambient
 from fusekit.trace.blocks import is_absolute
-from fusekit.trace.entries import SIMPLE, Entry, Snapshot, exact
-from fusekit.trace.numbers import exactly, pattern_of
+from fusekit.trace.entries import SIMPLE, Entry, Snapshot, exact, exactly
+from fusekit.trace.numbers import pattern_of
 from fusekit.trace.recording import Capture, Recording
 from fusekit.trace.spans import Span, meeting
 

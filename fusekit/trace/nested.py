@@ -48,3 +48,33 @@ def flat_outputs(value: Any) -> tuple[list[Any], TreeSpec]:
 def is_stand_in(value: Any, handles: Container[int]) -> bool:
     """Is it a tensor that only a recording can have made, or does it hold one? ``handles``: ids of the plain ones."""
     return any(isinstance(t, FakeTensor) or id(t) in handles for t in tree_leaves(value))
+
+
+# What torch functions answer from the layout of a tensor alone: shape, strides, dtype and state, which a key has.
+_OF_LAYOUT = frozenset((
+    "__get__", "__set__", "__len__", "__hash__", "__iter__", "size", "dim", "ndimension", "numel", "nelement", "stride",
+    "dim_order", "element_size", "is_contiguous", "is_non_overlapping_and_dense", "is_floating_point", "is_complex",
+    "is_signed", "is_same_size", "is_conj", "is_neg", "is_inference", "is_pinned", "is_shared", "is_coalesced",
+    "has_names", "get_device", "type", "result_type", "can_cast", "sym_size", "sym_stride", "sym_numel",
+))  # fmt: skip
+
+
+def tells_place(function: Callable[..., Any], given: Any, result: Any) -> bool:
+    """May a torch function have told where in its storage a tensor begins? That is no tensor's layout: a key knows it
+    only of a recording that is exact. So is any answer, about tensors, that is no tensor and not known to come from
+    layouts alone: ``storage_offset()``, ``is_set_to()``, a storage."""
+    if getattr(function, "__name__", "") in _OF_LAYOUT or all(map(_is_no_answer, _leaves(result))):
+        return False
+    return next(tensors_in(list(given)), None) is not None
+
+
+def _is_no_answer(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, torch.Tensor)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)) and type(value) is not torch.Size:
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from fusekit.trace.ambient import ambient
-from fusekit.trace.entries import MISSING, SIMPLE, Entry
+from fusekit.trace.entries import MISSING, SIMPLE, Entry, exactly
 from fusekit.trace.guards import Key
-from fusekit.trace.numbers import exactly
 from fusekit.trace.private import C
 from fusekit.trace.recording import Argument, Capture, Recording
 from fusekit.trace.spans import Span, meeting

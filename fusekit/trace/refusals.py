@@ -26,6 +26,7 @@ FORBIDDEN = {
     Tensor.tolist: ("tolist() reads tensor data", OFF_DATA),
     Tensor.__array__: ("NumPy reads tensor data", "use the torch function of the same name"),
     Tensor.data_ptr: ("data_ptr() reads an address", "ask fk.overlap instead"),
+    Tensor.is_set_to: ("is_set_to() compares addresses", "ask fk.overlap instead"),
     Tensor.__dlpack__: ("DLPack shares memory with another library", None),
     Tensor.register_hook: ("tensor hooks run Python at gradient time", USE_COMPILE),
     Tensor.backward: ("backward()", USE_COMPILE),

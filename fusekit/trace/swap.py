@@ -16,7 +16,7 @@ from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
 from fusekit.trace.entries import BUFFERS, is_array
 from fusekit.trace.interrupts import Held
-from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.nested import mapped, tells_place, tensors_in
 from fusekit.trace.oracle import writes_out
 from fusekit.trace.private import C, TensorClass
 from fusekit.trace.quiet import kept_warnings
@@ -93,6 +93,7 @@ class Swap(TorchFunctionMode):
         if kwargs.get("out") is not None and not self._writes(kwargs["out"], start):
             self._fill_out(func, args, kwargs, start)
         recorder.conjugates.end(result)
+        recorder.is_exact |= tells_place(func, (args, kwargs), result)
         self.script.append(TorchCall(func, args, kwargs, (start, len(recorder.calls)), result))
         return mapped(result, recorder.real)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten
 
 
 def mapped(value: Any, one: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -37,8 +36,3 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
     elif isinstance(value, dict):
         yield from tensors_in(list(value.values()))
-
-
-def flat_outputs(value: Any) -> tuple[list[Any], TreeSpec]:
-    """Leaves and structure of what a function returns; a torch.Size is a leaf, or it would come back as a tuple."""
-    return tree_flatten(value, is_leaf=lambda item: type(item) is torch.Size)

@@ -105,6 +105,10 @@ class Reach:
         """The named paths of a tensor (after ``guards``): those the executed code can have taken."""
         return [entry for entry in self.tensors.get(id(t), ()) if self._reached[entry]]
 
+    def knows(self, value: Any) -> bool:
+        """Was the object there before the call, where the function can reach it without its arguments' containers?"""
+        return id(value) in self._seen
+
     def watch_tensor(self, t: torch.Tensor, path: str) -> None:
         """Its Python attributes are put back."""
         if id(t) not in self._seen:

@@ -12,29 +12,26 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.trace import naming, refusals
 from fusekit.trace.ambient import ambient
+from fusekit.trace.border import STAYS, Border, holder_of
 from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
 from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.foreign import Seen, Unobserved
 from fusekit.trace.graph_of import PLAIN, graph_of
-from fusekit.trace.nested import flat_outputs
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
 from fusekit.trace.reach import Reach, code_names
 from fusekit.trace.recorder import NEEDS_DATA, Recorder
 from fusekit.trace.recording import Argument, Capture, Constant, Output, Recording, Source
+from fusekit.trace.results import refuse_suspended, take_apart
 from fusekit.trace.swap import Swap
 
 _FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
@@ -50,17 +47,23 @@ def record(
     function fails after a foreign op that was not seen. Else raises what eager raises for these arguments, or
     UnsupportedError with the user's line where eager would succeed and no recording can stand for the function.
     """
-    args, kwargs = tuple(args), dict(kwargs or {})
     if C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedError("a call inside a torch.func transform", user_origin(), "apply the transform inside")
-    pairs, _ = tree_flatten_with_path((args, kwargs))
-    leaves = [(keystr(path), leaf) for path, leaf in pairs]
+    refuse_suspended(fn, line_of(fn))
+    with Border() as border:
+        return _recorded(fn, tuple(args), dict(kwargs or {}), seen, border)
+
+
+def _recorded(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen | None, border: Border
+) -> Recording:
+    leaves = _leaves(fn, args, kwargs)
     odd = [(path, x) for path, x in leaves if not isinstance(x, (torch.Tensor, torch.Generator, *SIMPLE))]
     reach = Reach(fn, [args, kwargs], odd)
     for path, leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             reach.watch_tensor(leaf, f"argument {path}")
-    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__, seen or ())
+    recorder = Recorder(border, record.__code__, seen or ())
     names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
@@ -74,8 +77,11 @@ def record(
     guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
     _refuse_attributes(leaves, names_read, line_of(fn))
     _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
-    out_leaves, spec = flat_outputs(out)
+    out_leaves, spec = take_apart(out, (args, kwargs), border.is_fresh, reach.knows, line_of(fn))
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
+    out_fakes = tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves)
+    del out, out_leaves
+    _refuse_survivors(recorder, border)
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     _refuse_gradients(recorder, fn)
     program, starts = _program(recorder, rows, results, naming.function_name(fn))
@@ -96,12 +102,20 @@ def record(
         program,
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
         recorder.swapped,
-        recorder.handles,
-        tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
+        out_fakes,
         codes=frozenset(watcher.codes),
         is_wide=watcher.is_wide,
         foreign=tuple(recorder.foreign),
     )
+
+
+def _leaves(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Leaves:
+    try:
+        pairs, _ = tree_flatten_with_path((args, kwargs))
+    except RecursionError:
+        what = "an argument that contains itself, or is nested too deep"
+        raise UnsupportedError(what, line_of(fn), "pass its tensors in a flat list") from None
+    return [(keystr(path), leaf) for path, leaf in pairs]
 
 
 # ---- running the function
@@ -238,6 +252,8 @@ def _numbers_in(call: Call) -> set[int]:
 
 def _result(recorder: Recorder, leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
+        if type(leaf) is int and leaf in recorder.handles:
+            raise UnsupportedError("a result that is the id() or hash() of a tensor", None, "return the tensor")
         return leaf
     fake = recorder.fake(leaf)
     if fake.requires_grad and torch.is_grad_enabled() and id(leaf) not in recorder.swapped:
@@ -246,7 +262,20 @@ def _result(recorder: Recorder, leaf: Any) -> Any:
         raise UnsupportedError("a result that requires grad", where, refusals.OR_NO_GRAD)
     if not recorder.is_known(fake):
         raise UnsupportedError("a result that no recorded op made", None, "make it with torch ops inside the function")
+    if id(leaf) in recorder.handles and vars(leaf):
+        what = f"a result with a Python attribute, {next(iter(vars(leaf)))},"
+        raise UnsupportedError(what, recorder.origin_of(fake), "return it beside the tensor")
     return recorder.ref(fake)
+
+
+def _refuse_survivors(recorder: Recorder, border: Border) -> None:
+    """The border of the recording: raise where something outside still holds what stood for a tensor of it."""
+    fakes = {key: fake for key, (_, fake) in recorder.handles.items()}
+    recorder.let_go()
+    left = border.close()
+    if left:
+        what = f"a tensor that the function made stays behind in {holder_of(left[0])}, which"
+        raise UnsupportedError(what, recorder.origin_of(fakes[id(left[0])]), STAYS)
 
 
 def _refuse_gradients(recorder: Recorder, fn: Any) -> None:

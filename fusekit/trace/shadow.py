@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
+from fusekit.trace.border import Border
 from fusekit.trace.effects import Watcher
-from fusekit.trace.nested import flat_outputs, mapped
+from fusekit.trace.nested import mapped
 from fusekit.trace.numbers import Scalar, Slots, differing, exactly, is_same, slots_of
 from fusekit.trace.private import TensorClass
 from fusekit.trace.program import Call, Place
 from fusekit.trace.reach import SIMPLE, Reach
 from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.results import take_apart
 from fusekit.trace.schema import base_name
 from fusekit.trace.sites import Site, sites_of
 from fusekit.trace.swap import ScriptMode, TorchCall
@@ -77,20 +80,25 @@ class Script:
             return None
         reach = Reach(fn, [tuple(args), dict(kwargs)])
         watcher = Watcher()
-        mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher)
-        out, is_same, before = None, False, sys.getprofile()
-        try:
-            with mode:
-                sys.setprofile(watcher)
-                try:
-                    out = fn(*args, **kwargs)
-                finally:
-                    sys.setprofile(before)
-            is_same = mode.at == len(self.rows) and self._has_outputs(out, mode.objects) and self._has_read(watcher)
-        except (_Diverged, Exception):  # a recording raises it properly
-            is_same = False
-        finally:
-            is_same = not reach.contents.put_back() and is_same
+        with Border() as border:
+            mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher, border)
+            out, is_same, before = None, False, sys.getprofile()
+            try:
+                with mode:
+                    sys.setprofile(watcher)
+                    try:
+                        out = fn(*args, **kwargs)
+                    finally:
+                        sys.setprofile(before)
+                is_same = mode.at == len(self.rows) and self._has_read(watcher)
+                is_same = is_same and self._has_outputs(out, (args, kwargs), mode, reach)
+            except (_Diverged, Exception):  # a recording raises it properly
+                is_same = False
+            finally:
+                is_same = not reach.contents.put_back() and is_same
+            out = None
+            mode.objects.clear()
+            is_same = not border.close() and is_same
         return self._checked(mode.found) if is_same else None
 
     def _has_read(self, watcher: Watcher) -> bool:
@@ -123,9 +131,8 @@ class Script:
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, Any]]:
         """(id of a tensor that the function holds -> recorded token, id of a fake -> what the function holds)."""
         leaves = tree_leaves((tuple(args), dict(kwargs)))
-        held = self.recording.handles.values()
-        tokens: dict[int, int] = {id(handle): id(fake) for handle, fake in held}
-        objects: dict[int, Any] = {id(fake): handle for handle, fake in held}
+        tokens: dict[int, int] = {}
+        objects: dict[int, Any] = {}
         # inputs and fakes were both written down in the order of first use
         for source, (key, (_, fake)) in zip(self.recording.inputs, self.recording.fakes.items(), strict=False):
             now: Any = None
@@ -136,15 +143,17 @@ class Script:
             tokens[id(now)], objects[id(fake)] = key, now
         return tokens, objects
 
-    def _has_outputs(self, out: Any, objects: Mapping[int, Any]) -> bool:
+    def _has_outputs(
+        self, out: Any, call: tuple[Sequence[Any], Mapping[str, Any]], mode: _Shadow, reach: Reach
+    ) -> bool:
         """Does the function return what it returned when it was recorded?"""
-        leaves, spec = flat_outputs(out)
+        leaves, spec = take_apart(out, call, mode.border.is_fresh, reach.knows)
         if spec != self.recording.out_spec:
             return False
         for leaf, output, fake in zip(leaves, self.recording.outputs, self.recording.out_fakes, strict=True):
             if output.operand is None and _token(leaf) != _token(output.value):
                 return False
-            if output.operand is not None and leaf is not objects.get(id(fake), fake):
+            if output.operand is not None and leaf is not mode.objects.get(id(fake), fake):
                 return False
         return True
 
@@ -175,8 +184,15 @@ def parameters_of(
 class _Shadow(ScriptMode):
     """Answers each torch call from the script, or raises where it is another call."""
 
-    def __init__(self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Callable[..., Any]):
-        self.rows, self.tokens, self.objects, self.hook = rows, tokens, objects, hook
+    def __init__(
+        self,
+        rows: Sequence[_Row],
+        tokens: dict[int, int],
+        objects: dict[int, Any],
+        hook: Callable[..., Any],
+        border: Border,
+    ):
+        self.rows, self.tokens, self.objects, self.hook, self.border = rows, tokens, objects, hook, border
         self.at = 0
         self.found: dict[int, Scalar] = {}
 
@@ -207,7 +223,14 @@ class _Shadow(ScriptMode):
             raise _Diverged
         for value, recorded, free in zip(numbers, row.numbers, row.free, strict=True):
             self._take(value, recorded, free)
-        return mapped(row.result, lambda t: self.objects.get(id(t), t))
+        return mapped(row.result, self._held)
+
+    def _held(self, t: torch.Tensor) -> torch.Tensor:
+        """What the function holds for a tensor of the script."""
+        if id(t) not in self.objects and isinstance(t, FakeTensor):
+            self.objects[id(t)] = made = self.border.stand_in(t)
+            self.tokens[id(made)] = id(t)
+        return self.objects.get(id(t), t)
 
     def _take(self, value: Scalar, recorded: Scalar, free: _Free | None) -> None:
         if free is None:

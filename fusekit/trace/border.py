@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fusekit.errors import FusekitError, UnsupportedError
@@ -107,6 +108,7 @@ class Border:
     def close(self) -> list[torch.Tensor]:
         """Let go of all stand-ins; those that somebody else still holds, or looks at, each of which is Gone now."""
         left = [_Seen(t) for t in self.stand_ins.values()]
+        memory = {t.untyped_storage()._cdata: StorageWeakRef(t.untyped_storage()) for t in self.stand_ins.values()}
         watched = [ref for ref in left if weakref.getweakrefcount(ref()) > 1]
         if watched:
             gc.collect(0)
@@ -115,6 +117,9 @@ class Border:
         if any(ref() is not None for ref in left):
             gc.collect(0)  # an object of the function's may have held itself
         found.update({id(t): t for ref in left if (t := ref()) is not None})
+        aliases = {key for key, ref in memory.items() if not ref.expired()}
+        if aliases and not found:  # nn.Parameter(t), say, which is no function of torch
+            found.update({id(t): t for t in _meta_tensors() if t.untyped_storage()._cdata in aliases})
         for t in found.values():
             t.__class__ = Gone
         return [*found.values()]
@@ -128,6 +133,13 @@ class Border:
         if carried is not None and isinstance(error, Exception) and not isinstance(error, FusekitError):
             what = f"{type(carried).__name__} carries a tensor that the function made, which"
             raise UnsupportedError(what, None, "give it plain values, or return the tensor") from error
+
+
+def _meta_tensors() -> Iterator[torch.Tensor]:
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.Tensor) and type(one) is not Gone and not isinstance(one, FakeTensor):
+            if one.is_meta:
+                yield one
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -161,11 +173,11 @@ _NO_HOLDERS = (type, types.ModuleType, types.FunctionType, types.FrameType, type
 # ---- who holds it
 
 
-def holder_of(t: torch.Tensor) -> str:
+def holder_of(t: torch.Tensor, ours: object = None) -> str:
     """What keeps an object alive, as a person would look for it: ``a list, 'cache' of the module app``."""
     words: list[str] = []
     held: Any = t
-    hidden = {id(t), id(words)}
+    hidden = {id(words), id(ours)}
     for _ in range(_STEPS):
         holders = [one for one in gc.get_referrers(held) if id(one) not in hidden and not _is_ours(one)]
         if not holders:
@@ -178,7 +190,8 @@ def holder_of(t: torch.Tensor) -> str:
         if is_end:
             break
         held = holder
-    return ", ".join(words) or "something that Python does not show"
+    unseen = "a weak reference" if weakref.getweakrefcount(t) else "something that Python does not show"
+    return ", ".join(words) or unseen
 
 
 def _is_ours(holder: Any) -> bool:

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils._pytree import SUPPORTED_NODES
 
-from fusekit.trace.entries import BUFFERS, contents, is_array
+from fusekit.trace.entries import BUFFERS, SIMPLE, contents, is_array
 
 
 class Taken(NamedTuple):
@@ -85,6 +86,27 @@ def taken(value: Any) -> Taken | None:
         children, context = SUPPORTED_NODES[cls].flatten_fn(value)
         return Taken(_REGISTERED, (Same(cls), _hashable(context)), [*children], leaves=range(len(children)))
     return None
+
+
+def named_parts(value: Any) -> list[tuple[str, Any]] | None:
+    """What an object holds, each part under a name as a person would write it; None where it cannot be opened."""
+    pieces = None if isinstance(value, (torch.Tensor, *SIMPLE)) else taken(value)
+    if pieces is None or pieces.kind is _COPY:
+        return None
+    parts = [*pieces.first, *pieces.later]
+    names: list[str] = []
+    if pieces.kind in (_INSTANCE, _FIXED):
+        _, base, attributes, members, *_ = pieces.key
+        names = [*attributes, *(member.__name__ for member in members)]
+        if base in (set, frozenset):
+            parts[: len(parts) - len(names)] = sorted(parts[: len(parts) - len(names)], key=_rank)
+    items = len(parts) - len(names)
+    return [*((f"[{k}]", part) for k, part in enumerate(parts[:items])), *zip((f".{n}" for n in names), parts[items:])]
+
+
+def _rank(part: Any) -> tuple[Any, ...]:
+    """An order for what a set holds, whose own hangs on addresses."""
+    return (str(part.dtype), *part.shape, *part.flatten().tolist()) if isinstance(part, torch.Tensor) else (str(part),)
 
 
 def _hashable(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._pytree import KeyPath, SequenceKey, TreeSpec, tree_flatten, tree_flatten_with_path, tree_structure
 
 
 def mapped(value: Any, one: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -36,3 +37,24 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
     elif isinstance(value, dict):
         yield from tensors_in(list(value.values()))
+
+
+def keyed_leaves(tree: Any) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """(path, leaf) of nested containers, and their structure; numbers where a registered class tells no paths."""
+    try:
+        return tree_flatten_with_path(tree)
+    except ValueError:
+        return [*_keyed(tree, ())], tree_structure(tree)
+
+
+def _keyed(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    parts, _ = tree_flatten(tree, is_leaf=lambda value: value is not tree)
+    if len(parts) == 1 and parts[0] is tree:
+        yield path, tree
+        return
+    try:
+        keys = [key for key, _ in tree_flatten_with_path(tree, is_leaf=lambda value: value is not tree)[0]]
+    except ValueError:
+        keys = [(SequenceKey(k),) for k in range(len(parts))]
+    for key, part in zip(keys, parts, strict=True):
+        yield from _keyed(part, (*path, *key))

@@ -16,6 +16,7 @@ import torch
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
+from fusekit.trace.border import Gone
 from fusekit.trace.effects import Contents
 from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_unguarded
 
@@ -126,13 +127,13 @@ class Reach:
 
     def _visit(self, visit: _Visit) -> None:
         value, entry = visit.value, visit.parent
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and type(value) is not Gone:
             self.watch_tensor(value, visit.path)
             if entry is not None:
                 self.tensors.setdefault(id(value), []).append(entry)
             if value.is_leaf and value.grad is not None:
                 self._add(visit, "attr", value, "grad", value.grad, f"{visit.path}.grad", True)
-        elif not isinstance(value, SIMPLE) and id(value) not in self._seen:
+        elif not isinstance(value, (Gone, *SIMPLE)) and id(value) not in self._seen:
             self._seen[id(value)] = value
             if isinstance(value, torch.Generator):
                 self.generators.append(value)

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
-from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from torch.utils._pytree import keystr
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
@@ -25,6 +26,7 @@ from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.foreign import Seen, Unobserved
 from fusekit.trace.graph_of import PLAIN, graph_of
+from fusekit.trace.nested import keyed_leaves
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
@@ -81,7 +83,7 @@ def _recorded(
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
     out_fakes = tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves)
     del out, out_leaves
-    _refuse_survivors(recorder, border)
+    _refuse_survivors(recorder, border, fn)
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     _refuse_gradients(recorder, fn)
     program, starts = _program(recorder, rows, results, naming.function_name(fn))
@@ -111,11 +113,10 @@ def _recorded(
 
 def _leaves(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Leaves:
     try:
-        pairs, _ = tree_flatten_with_path((args, kwargs))
+        return [(keystr(path), leaf) for path, leaf in keyed_leaves((args, kwargs))[0]]
     except RecursionError:
         what = "an argument that contains itself, or is nested too deep"
         raise UnsupportedError(what, line_of(fn), "pass its tensors in a flat list") from None
-    return [(keystr(path), leaf) for path, leaf in pairs]
 
 
 # ---- running the function
@@ -145,8 +146,8 @@ def _run(
         raise recorder.refused
     if watcher.unrepeatable and failed is None:
         call, line = watcher.unrepeatable[0]
-        fix = "pass its result as an argument"
-        raise UnsupportedError(f"{call}(), whose answer a recording would freeze,", line, fix)
+        fix = "call it outside of the function, and pass what it gives as an argument"
+        raise UnsupportedError(f"{call}(), whose answer or effect a recording would freeze,", line, fix)
     if failed is not None:
         if is_guess and tuple(recorder.foreign) != recorder.seen[: len(recorder.foreign)]:
             raise Unobserved from failed
@@ -268,14 +269,14 @@ def _result(recorder: Recorder, leaf: Any) -> Any:
     return recorder.ref(fake)
 
 
-def _refuse_survivors(recorder: Recorder, border: Border) -> None:
+def _refuse_survivors(recorder: Recorder, border: Border, fn: Any) -> None:
     """The border of the recording: raise where something outside still holds what stood for a tensor of it."""
     fakes = {key: fake for key, (_, fake) in recorder.handles.items()}
     recorder.let_go()
     left = border.close()
     if left:
-        what = f"a tensor that the function made stays behind in {holder_of(left[0])}, which"
-        raise UnsupportedError(what, recorder.origin_of(fakes[id(left[0])]), STAYS)
+        what = f"a tensor that the function made stays behind in {holder_of(left[0], left)}, which"
+        raise UnsupportedError(what, recorder.origin_of(fakes.get(id(left[0]))) or line_of(fn), STAYS)
 
 
 def _refuse_gradients(recorder: Recorder, fn: Any) -> None:
@@ -295,9 +296,19 @@ def _guards(
     if watcher.reads_environ:
         held = vars(os.environ)["_data"]
         found.append(fact("contents", held, None, "os.environ", None))
+    found += [entry for logger in watcher.loggers.values() for entry in _levels(logger)]
     tensors = [entry for entry in found if isinstance(entry.value, torch.Tensor)]
     took_part = {entry for entry in tensors if id(entry.value) in recorder.swapped or entry.key == "grad"}
     return [entry for entry in found if entry not in took_part]
+
+
+def _levels(logger: Any) -> Iterator[Entry]:
+    """What decides whether a logger says anything."""
+    yield fact("attr", logger.manager, "disable", "logging.disable", None)
+    while logger is not None:
+        for name in ("level", "disabled"):
+            yield fact("attr", logger, name, f"the {name} of the logger {logger.name}", None)
+        logger = logger.parent
 
 
 def _refuse_attributes(leaves: Leaves, names_read: frozenset[str], where: Origin | None) -> None:

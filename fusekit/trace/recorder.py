@@ -136,7 +136,7 @@ class Recorder(TorchDispatchMode):
         self.handles.clear()
         self.fakes.is_over = True
 
-    def origin_of(self, t: torch.Tensor) -> Origin | None:
+    def origin_of(self, t: torch.Tensor | None) -> Origin | None:
         """The user's line that made a fake."""
         number = self._numbers.get(id(t))
         return next((call.origin for call in reversed(self.calls) if number in call.results), None)

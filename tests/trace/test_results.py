@@ -231,3 +231,116 @@ def test_a_result_is_made_anew_at_each_call(name):
         assert all(out is not old for old in kept)
         kept.append(out)
     assert g.cache_info().recordings == 1
+
+
+@pytest.mark.parametrize("name", REBUILT)
+def test_a_check_looks_into_every_kind(name):
+    x = fk.explore(lambda a: REBUILT[name](a * 2 + 1), torch.randn(5))
+    report = x.check()
+    assert report.ok, report
+
+
+def test_a_check_sees_a_wrong_tensor_in_an_object():
+    from fusekit.run.compare import compare
+    from fusekit.run.observe import observe
+
+    a = torch.ones(3)
+    one, other = (observe(lambda a, k=k: Thing(Plain(a + k)), (a.clone(),)) for k in (1, 2))
+    report = compare(one, other)
+    assert [row.what for row in report.failures] == ["out.x.x"]
+
+
+def test_a_registered_class_without_paths_is_an_argument():
+    g = fk.jit(lambda r: r.x * 2)
+    for k in range(2):
+        assert torch.equal(g(Registered(torch.ones(2) + k)), torch.ones(2) * 2 + 2 * k)
+
+
+GIVEN = {
+    "a list": lambda xs, d: xs,
+    "a dict in an object": lambda xs, d: Thing(d),
+    "in a tuple": lambda xs, d: (xs, xs[0] + 1, d["a"]),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_container_of_the_callers_comes_back_as_it_is(name):
+    def f(xs, d):
+        xs[0].add_(1)
+        return GIVEN[name](xs, d)
+
+    g = fk.jit(f)
+    for k in range(3):
+        xs, d = [torch.ones(2) + k], {"a": torch.zeros(2) + k}
+        out = g(xs, d)
+        assert torch.equal(xs[0], torch.ones(2) + k + 1)
+        first = out if name == "a list" else out.x if "object" in name else out[0]
+        assert first is (d if "object" in name else xs)
+    x = fk.explore(f, [torch.ones(2)], {"a": torch.zeros(2)})
+    assert x.check().ok, x.check()
+
+
+HELD = {"n": 1, "xs": [torch.ones(2)]}
+
+
+def test_what_was_there_before_comes_back_as_itself():
+    def f(a):
+        return a + 1, HELD, HELD["xs"]
+
+    g = fk.jit(f)
+    for _ in range(3):
+        _, held, xs = g(torch.ones(2))
+        assert held is HELD and xs is HELD["xs"]
+
+
+def test_a_container_that_comes_in_two_ways_is_refused():
+    xs = [torch.ones(2)]
+    with pytest.raises(UnsupportedError, match="in two ways"):
+        fk.jit(lambda a, b: b)(xs, xs)
+
+
+def generator(a):
+    yield a + 1
+
+
+async def coroutine(a):
+    return a + 1
+
+
+async def async_generator(a):
+    yield a + 1
+
+
+class Yielding(torch.nn.Module):
+    def forward(self, a):
+        yield a
+
+
+REFUSED = {
+    "a generator function": (generator, "generator function"),
+    "an async function": (coroutine, "async function"),
+    "an async generator": (async_generator, "async function"),
+    "a partial of an async function": (functools.partial(coroutine), "async function|coroutine"),
+    "a module that yields": (Yielding(), "generator function"),
+    "a generator": (lambda a: (generator(a), a), "a generator"),
+    "a coroutine": (lambda a: [coroutine(a)], "a coroutine"),
+    "an iterator": (lambda a: iter([a + 1]), "an iterator"),
+    "a map": (lambda a: map(torch.neg, [a + 1]), "an iterator"),
+    "a zip": (lambda a: Plain(zip([a + 1], [a])), "an iterator"),
+    "a weak reference": (lambda a: (lambda b: (b, weakref.ref(b)))(a + 1), "weak"),
+    "a method of a list": (lambda a: [a + 1].append, "which no call can make again"),
+    "an exception": (lambda a: ValueError(a + 1), "ValueError"),
+    "an array of objects": (lambda a: np.array([Plain(a + 1), None], dtype=object), "ndarray"),
+    "a storage": (lambda a: (a + 1).untyped_storage(), "Storage"),
+    "an attribute of a tensor": (lambda a: tagged(torch.neg, a, a), "Python attribute, tag"),
+    "an address": (lambda a: hash(a + 1), "id\\(\\) or hash"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.filterwarnings("error")
+def test_what_cannot_be_made_again_is_refused_by_name(name):
+    fn, text = REFUSED[name]
+    for front in (fk.jit(fn), lambda a: fk.explore(fn, a)):
+        with pytest.raises(UnsupportedError, match=text):
+            front(torch.ones(3))

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fusekit.errors import FusekitError, UnsupportedError
@@ -35,7 +35,9 @@ class Gone(torch.Tensor):
         if func in (torch.Tensor.__repr__, torch.Tensor.__str__):  # debuggers show what they find
             return "<a tensor that stood for a result while fusekit recorded; it has no data>"
         what = f"{getattr(func, '__name__', func)}() of a tensor that stood for a result while a function was recorded,"
-        raise FusekitError(f"{what} and has no data", None, "use what the call returned; a recorded call keeps nothing else")
+        raise FusekitError(
+            f"{what} and has no data", None, "use what the call returned; a recorded call keeps nothing else"
+        )
 
 
 class Fakes(FakeTensorMode):
@@ -137,9 +139,8 @@ class Border:
 
 def _meta_tensors() -> Iterator[torch.Tensor]:
     for one in gc.get_objects():
-        if issubclass(type(one), torch.Tensor) and type(one) is not Gone and not isinstance(one, FakeTensor):
-            if one.is_meta:
-                yield one
+        if issubclass(type(one), torch.Tensor) and not issubclass(type(one), (Gone, FakeTensor)) and one.is_meta:
+            yield one
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

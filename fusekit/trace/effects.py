@@ -229,7 +229,12 @@ class Watcher:
         "globals", "input", "open", "urandom", "now", "utcnow", "today", "id", "print", "warn", "warn_explicit",
         "breakpoint", "getrefcount", "get_ident", "get_native_id",
     )  # fmt: skip
-    _WHOEVER_CALLS = ("urandom", "getrandom", "start_new_thread", "start_joinable_thread")  # for the standard library too
+    _WHOEVER_CALLS = (
+        "urandom",
+        "getrandom",
+        "start_new_thread",
+        "start_joinable_thread",
+    )  # for the standard library too
     _CATCHING = frozenset(("AttributeError", "NameError", "Exception", "BaseException"))  # an absence may be noticed
     _ENVIRON = frozenset((type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__))
 
@@ -280,7 +285,7 @@ class Watcher:
 
     def _logged(self, frame: types.FrameType) -> None:
         """A logger's level decides at each call; what it says is said once only."""
-        owner = frame.f_locals.get("self")
+        owner: Any = frame.f_locals.get("self")
         if frame.f_code is _LOGGING[0]:
             self.loggers[id(owner)] = owner
         else:

@@ -6,6 +6,7 @@ when the function was recorded, and what it left in the object is all there is.
 
 from __future__ import annotations
 
+import array
 import collections
 import copy
 import functools
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import SUPPORTED_NODES
 
-from fusekit.trace.entries import BUFFERS, SIMPLE, contents, is_array
+from fusekit.trace.entries import SIMPLE, contents, is_array
 
 
 class Taken(NamedTuple):
@@ -75,10 +76,8 @@ def taken(value: Any) -> Taken | None:
     cls = type(value)
     if cls in _EXACT:
         return _EXACT[cls](value)
-    if isinstance(value, BUFFERS) and not isinstance(value, memoryview):
+    if cls in (bytearray, array.array) or _is_plain_array(value):
         return Taken(_COPY, Copied(copy.copy(value)))
-    if is_array(value) and not value.dtype.hasobject and cls is sys.modules["numpy"].ndarray:
-        return Taken(_COPY, Copied(value.copy(order="K")))
     base = next((base for base in _BASES if issubclass(cls, base)), None)
     if base is not None and _holds_only_attributes(cls, base):
         return _instance(value, cls, base)
@@ -88,20 +87,24 @@ def taken(value: Any) -> Taken | None:
     return None
 
 
+def _is_plain_array(value: Any) -> bool:
+    return is_array(value) and type(value) is sys.modules["numpy"].ndarray and not value.dtype.hasobject
+
+
 def named_parts(value: Any) -> list[tuple[str, Any]] | None:
     """What an object holds, each part under a name as a person would write it; None where it cannot be opened."""
     pieces = None if isinstance(value, (torch.Tensor, *SIMPLE)) else taken(value)
     if pieces is None or pieces.kind is _COPY:
         return None
     parts = [*pieces.first, *pieces.later]
-    names: list[str] = []
+    names: list[str] = []  # of the last parts; the others have numbers
     if pieces.kind in (_INSTANCE, _FIXED):
         _, base, attributes, members, *_ = pieces.key
         names = [*attributes, *(member.__name__ for member in members)]
         if base in (set, frozenset):
-            parts[: len(parts) - len(names)] = sorted(parts[: len(parts) - len(names)], key=_rank)
-    items = len(parts) - len(names)
-    return [*((f"[{k}]", part) for k, part in enumerate(parts[:items])), *zip((f".{n}" for n in names), parts[items:])]
+            parts = [*sorted(parts[: len(parts) - len(names)], key=_rank), *parts[len(parts) - len(names) :]]
+    numbers = [f"[{k}]" for k in range(len(parts) - len(names))]
+    return list(zip([*numbers, *(f".{name}" for name in names)], parts, strict=True))
 
 
 def _rank(part: Any) -> tuple[Any, ...]:
@@ -147,7 +150,8 @@ def _mapping(kind: type[dict], head: Callable[[Any], list[Any]] = _none) -> _Bas
 
 
 def _put_partial(partial: Any, head: Sequence[Any], body: Sequence[Any]) -> None:
-    functools.partial.__setstate__(partial, (*head, None))
+    partial_type: Any = functools.partial
+    partial_type.__setstate__(partial, (*head, None))
 
 
 _NO_ITEMS = _Base(_none, _none, lambda value, head, body: None)

@@ -57,4 +57,5 @@ def _keyed(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     except ValueError:
         keys = [(SequenceKey(k),) for k in range(len(parts))]
     for key, part in zip(keys, parts, strict=True):
-        yield from _keyed(part, (*path, *key))
+        below: Any = (*path, *key)
+        yield from _keyed(part, below)

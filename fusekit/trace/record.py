@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
-
 from torch.utils._pytree import keystr
 
 from fusekit.errors import UnsupportedError

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
-from fusekit.trace.private import C, TensorClass
+from fusekit.trace.private import C, TensorClass, is_functional
 from fusekit.trace.schema import base_name
 
 USE_COMPILE = 'use torch.compile(fn, backend="fusekit")'
@@ -20,8 +20,8 @@ OFF_DATA = "keep control flow, shapes and Python numbers off tensor data, or use
 Tensor = TensorClass
 
 _STORAGE = (
-    "untyped_storage() and storage(), which pickling and torch.save() ask for, hand out memory",
-    "ask the tensor (nbytes, data_ptr() outside of the function), and pickle what the call returned",
+    "untyped_storage() or storage(), which copy.copy(), pickling and torch.save() ask for,",
+    "use view_as(x) for a copy.copy(), and pickle what the call returns",
 )
 
 # torch functions that no recording can repeat: (what, how to mend)
@@ -83,7 +83,7 @@ def refuse_tensor(t: torch.Tensor, where: Origin | str | None) -> None:
     kind = type(t)
     if C._functorch.is_functorch_wrapped_tensor(t):
         raise UnsupportedError("a tensor inside a torch.func transform", where, "apply the transform outside")
-    if torch._is_functional_tensor(t):
+    if is_functional(t):
         raise UnsupportedError("a functional tensor of torch.func", where, "pass a plain tensor")
     if t.is_nested:
         raise UnsupportedError("a nested tensor", where, "pad it to a dense tensor")

@@ -63,9 +63,10 @@ class Structure:
         if not self.nodes and self.root < self.leaves:
             return _first
         if len(self.nodes) == 1 and not self.given and not self.kept:
-            kind, key, *parts = self.nodes[0]
+            _, key, first, later = self.nodes[0]
             for plain in (tuple, list):
-                if key == taken(plain(range(self.leaves))).key and (*parts[0], *parts[1]) == (*range(self.leaves),):
+                alike = taken(plain(range(self.leaves)))
+                if alike and key == alike.key and (*first, *later) == (*range(self.leaves),):
                     return plain
         return _Builder(self)
 
@@ -253,7 +254,7 @@ def _is_value(value: Any) -> bool:
 def refuse_suspended(fn: Any, where: Origin | None) -> None:
     """Raise for a function whose call runs nothing of it: a generator function, or an async one."""
     target = getattr(fn, "forward", fn) if isinstance(fn, torch.nn.Module) else fn
-    target = target if inspect.isroutine(target) else getattr(type(target), "__call__", target)
+    target = target if inspect.isroutine(target) else inspect.getattr_static(type(target), "__call__", target)
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
         raise UnsupportedError("an async function", where, "compile the plain functions that it calls")
     if inspect.isgeneratorfunction(target):

@@ -17,6 +17,7 @@ from fusekit.trace import refusals
 from fusekit.trace.entries import BUFFERS, is_array
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.oracle import writes_out
+from fusekit.trace.origin import is_ours
 from fusekit.trace.private import C, TensorClass
 from fusekit.trace.recorder import Recorder
 
@@ -63,7 +64,7 @@ class Swap(TorchFunctionMode):
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recorder = self.recorder
-        if func in refusals.FORBIDDEN:
+        if func in refusals.FORBIDDEN and not is_ours(sys._getframe(2).f_code):
             what, fix = refusals.FORBIDDEN[func]
             raise UnsupportedError(what, recorder.where(), fix)
         if func in refusals.SHARING and args and (is_array(args[0]) or isinstance(args[0], BUFFERS)):

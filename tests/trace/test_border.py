@@ -20,14 +20,14 @@ from fusekit.trace.border import Border, Gone
 
 
 class Keeper:
-    """Somebody else's object, whose state the recorder does not know: it keeps what it is told in a place of its own."""
+    """Somebody else's object: it keeps what it is told in a place that the recorder does not know."""
 
     def __init__(self, keep):
         self.keep = keep
 
 
 class Slotted:
-    __slots__ = ("x", "__weakref__")
+    __slots__ = ("__weakref__", "x")
 
 
 class Stored(Exception):
@@ -261,29 +261,27 @@ class Interrupted(BaseException):
 @pytest.mark.parametrize("moment", range(30))
 def test_an_interrupt_at_any_moment_leaves_nothing(moment):
     model = Model()
-    code, left = Model.forward.__code__, [moment]
+    code, left = Model.forward.__code__, [moment * 4]  # every fourth instruction
 
     def tracer(frame, event, arg):
         if frame.f_code is not code:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
-            left[0] -= 4 / 30 * 30  # every fourth instruction
+            left[0] -= 1
             if left[0] < 0:
                 raise Interrupted
         return tracer
 
     g = fk.jit(model)
     before = sys.gettrace()
-    left[0] = moment * 4
     sys.settrace(tracer)
     try:
         with pytest.raises((Interrupted, UnsupportedError)):
             g(torch.ones(4))
     finally:
         sys.settrace(before)
-    found = [value for value in [*vars(model).values(), *model.log, getattr(model.slot, "x", None), *STORE.items, KEPT()]]
-    for value in found:
+    for value in [*vars(model).values(), *model.log, getattr(model.slot, "x", None), *STORE.items, KEPT()]:
         if isinstance(value, torch.Tensor) and value is not None and value is not model.cache:
             unusable(value)
     assert type(model.cache) is torch.Tensor and torch.equal(model.cache, torch.zeros(4))

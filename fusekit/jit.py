@@ -22,7 +22,6 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from fusekit.errors import FusekitError
 from fusekit.exploration import Exploration
@@ -38,6 +37,7 @@ from fusekit.trace.graph_of import graph_of
 from fusekit.trace.guards import Key, Looked, is_as_recorded
 from fusekit.trace.numbers import slots_of
 from fusekit.trace.predicate import Predicate, predicate_of
+from fusekit.trace.results import Build
 from fusekit.trace.shadow import Script
 from fusekit.trace.swap import is_inside
 
@@ -94,7 +94,7 @@ class _Known:
     plan: Plan
     numbers: Numbers
     objects: Mapping[str, object]
-    build: Callable[[list[object]], Any]
+    build: Build
     recording: Recording
     owner: _Kept
     pins: tuple[object, ...]
@@ -194,7 +194,8 @@ class JitFunction:
     ) -> Any:
         """A found plan; where a foreign op answers with other tensors than it did, the call in eager, if it may be."""
         try:
-            return self._execute(entry, tensors, looked.leaves)
+            call = (args, kwargs) if entry.recording.out_spec.given else ()
+            return self._execute(entry, tensors, looked.leaves, call)
         except LayoutMismatch:
             if not entry.recording.foreign:
                 raise
@@ -203,12 +204,15 @@ class JitFunction:
                 raise
         return self._watch(looked.key, args, kwargs)
 
-    def _execute(self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
+    def _execute(
+        self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object], call: tuple[Any, ...] = ()
+    ) -> Any:
+        """``call``: the call's args and kwargs, where containers of these may come back."""
         objects = symbols(entry.objects, leaves) if entry.objects else ()
         odd = functools.partial(self._unsettle, entry) if entry.recording.foreign else None
         flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
         self._last.run = _this_thread.run = entry.plan.counts
-        return entry.build(flat)
+        return entry.build(flat, *call) if call else entry.build(flat)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """In a class body it is a method: ``self`` is its first argument, so instances have keys of their own."""
@@ -324,7 +328,7 @@ class JitFunction:
     def _entry(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Known:
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
-        build, objects = _builder(recording.out_spec), recording.objects
+        build, objects = recording.out_spec.builder(), recording.objects
         return _Known(found.plan, taken, objects, build, recording, found, looked.pins)
 
     def _keep(self, looked: Looked, entry: _Known) -> _Known:
@@ -429,12 +433,3 @@ def last_run() -> LastRun | None:
 def forget_last_run() -> None:
     """A call begins that may run without this module: in eager, say."""
     _this_thread.run = None
-
-
-def _builder(spec: TreeSpec) -> Callable[[list[object]], Any]:
-    """Output leaves into the structure that the function returned."""
-    if spec.is_leaf():
-        return operator.itemgetter(0)
-    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
-        return spec.type
-    return lambda flat: tree_unflatten(flat, spec)

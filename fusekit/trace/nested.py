@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves
+from torch.utils._pytree import (
+    KeyPath,
+    SequenceKey,
+    TreeSpec,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_structure,
+)
 
 
 def mapped(value: Any, one: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -40,14 +48,31 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
         yield from tensors_in(list(value.values()))
 
 
-def flat_outputs(value: Any) -> tuple[list[Any], TreeSpec]:
-    """Leaves and structure of what a function returns; a torch.Size is a leaf, or it would come back as a tuple."""
-    return tree_flatten(value, is_leaf=lambda item: type(item) is torch.Size)
+def keyed_leaves(tree: Any) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """(path, leaf) of nested containers, and their structure; numbers where a registered class tells no paths."""
+    try:
+        return tree_flatten_with_path(tree)
+    except ValueError:
+        return [*_keyed(tree, ())], tree_structure(tree)
 
 
-def is_stand_in(value: Any, handles: Container[int]) -> bool:
-    """Is it a tensor that only a recording can have made, or does it hold one? ``handles``: ids of the plain ones."""
-    return any(isinstance(t, FakeTensor) or id(t) in handles for t in tree_leaves(value))
+def _keyed(tree: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    parts, _ = tree_flatten(tree, is_leaf=lambda value: value is not tree)
+    if len(parts) == 1 and parts[0] is tree:
+        yield path, tree
+        return
+    try:
+        keys = [key for key, _ in tree_flatten_with_path(tree, is_leaf=lambda value: value is not tree)[0]]
+    except ValueError:
+        keys = [(SequenceKey(k),) for k in range(len(parts))]
+    for key, part in zip(keys, parts, strict=True):
+        below: Any = (*path, *key)
+        yield from _keyed(part, below)
+
+
+def is_stand_in(value: Any, stand_ins: Container[int]) -> bool:
+    """Is it a tensor that only a recording can have made, or does it hold one? ``stand_ins``: ids of the plain ones."""
+    return any(isinstance(t, FakeTensor) or id(t) in stand_ins for t in tree_leaves(value))
 
 
 # What torch functions answer from the layout of a tensor alone: shape, strides, dtype and state, which a key has.

@@ -20,6 +20,7 @@ _FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 class _Here(threading.local):
     records = 0  # recordings of this thread, one within another
+    borders = 0
     text = ""  # of the warning that is being looked at
 
     def __init__(self) -> None:
@@ -66,13 +67,10 @@ class _Switches:
     """``in_modes``: flags by which torch tells that a dispatch mode is on; it keeps them for all threads together."""
 
     def __init__(self) -> None:
-        self.collects = False
         self.in_modes: dict[str, bool] = {}
         self.unlogged = _Unlogged()
 
     def off(self) -> None:
-        self.collects = gc.isenabled()
-        gc.disable()
         self.in_modes = {name: getattr(_python_dispatch, name) for name in _IN_MODES}
         _FAKES_LOG.addFilter(self.unlogged)
 
@@ -81,6 +79,17 @@ class _Switches:
         for name, state in self.in_modes.items():
             setattr(_python_dispatch, name, state)
         vars(_python_dispatch)["set_is_in_mode_without_ignore_compile_internals"](self.in_modes[_IN_MODES[-1]])
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.collects = False
+
+    def off(self) -> None:
+        self.collects = gc.isenabled()
+        gc.disable()
+
+    def on(self) -> None:
         if self.collects:
             gc.enable()
 
@@ -91,14 +100,24 @@ _IN_MODES = (
 )  # fmt: skip
 _switches = _Switches()
 _recordings = _Counted(_switches.off, _switches.on, lambda: _here.records)
+_collector = _Collector()
+_borders = _Counted(_collector.off, _collector.on, lambda: _here.borders)
+
+
+def begin_uncollected() -> None:
+    """No garbage is collected until ``end_uncollected``: its callbacks would look like calls of the function."""
+    _borders.begin()
+    _here.borders += 1
+
+
+def end_uncollected() -> None:
+    _here.borders -= 1
+    _borders.end()
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No log of errors that eager would raise anyway, and no autocast cache that would keep fakes.
-
-    No garbage collection either: its callbacks would look like calls of the function.
-    """
+    """No log of errors that eager would raise anyway, and no autocast cache that would keep fakes."""
     cache = torch.is_autocast_cache_enabled()  # of this thread
     _recordings.begin()
     _here.records += 1

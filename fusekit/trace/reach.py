@@ -15,6 +15,7 @@ import torch
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
+from fusekit.trace.border import Gone
 from fusekit.trace.effects import Contents
 from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_unguarded
 from fusekit.trace.stores import globals_of, globals_set_by
@@ -98,6 +99,10 @@ class Reach:
         """The named paths of a tensor (after ``guards``): those the executed code can have taken."""
         return [entry for entry in self.tensors.get(id(t), ()) if self._reached[entry]]
 
+    def knows(self, value: Any) -> bool:
+        """Was the object there before the call, where the function can reach it without its arguments' containers?"""
+        return id(value) in self._seen
+
     def watch_tensor(self, t: torch.Tensor, path: str) -> None:
         """Its Python attributes are put back."""
         if id(t) not in self._seen:
@@ -115,13 +120,13 @@ class Reach:
 
     def _visit(self, visit: _Visit) -> None:
         value, entry = visit.value, visit.parent
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and type(value) is not Gone:
             self.watch_tensor(value, visit.path)
             if entry is not None:
                 self.tensors.setdefault(id(value), []).append(entry)
             if value.is_leaf and value.grad is not None:
                 self._add(visit, "attr", value, "grad", value.grad, f"{visit.path}.grad", True)
-        elif not isinstance(value, SIMPLE) and id(value) not in self._seen:
+        elif not isinstance(value, (Gone, *SIMPLE)) and id(value) not in self._seen:
             self._seen[id(value)] = value
             if isinstance(value, torch.Generator):
                 self.generators.append(value)

@@ -10,24 +10,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
-from torch.utils._pytree import keystr, tree_flatten_with_path
+from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
+from torch.utils._pytree import keystr
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.trace import naming, refusals
 from fusekit.trace.ambient import Ambience, ambient
+from fusekit.trace.border import STAYS, Border, holder_of
 from fusekit.trace.effects import put_versions_back, sentence
 from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.foreign import Seen, Unobserved
 from fusekit.trace.graph_of import PLAIN, graph_of
 from fusekit.trace.interrupts import Held
-from fusekit.trace.nested import flat_outputs, is_stand_in
+from fusekit.trace.nested import is_stand_in, keyed_leaves
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
@@ -35,6 +32,7 @@ from fusekit.trace.quiet import quiet
 from fusekit.trace.reach import Reach, code_names
 from fusekit.trace.recorder import NEEDS_DATA, Recorder
 from fusekit.trace.recording import Argument, Capture, Constant, Output, Recording, Source
+from fusekit.trace.results import refuse_suspended, take_apart
 from fusekit.trace.swap import UNBROKEN, Swap
 from fusekit.trace.watcher import Watcher, resuming
 
@@ -50,10 +48,10 @@ def record(
     function fails after a foreign op that was not seen. Else raises what eager raises for these arguments, or
     UnsupportedError with the user's line where eager would succeed and no recording can stand for the function.
     """
-    with Held(*UNBROKEN) as held:
+    with Held(*UNBROKEN) as held, Border() as border:
         ambience, watcher = Ambience(), Watcher()
         try:
-            return _record(fn, tuple(args), dict(kwargs or {}), seen, watcher, held)
+            return _record(fn, tuple(args), dict(kwargs or {}), seen, watcher, held, border)
         except BaseException:
             ambience.put_back(watcher.settings, is_whole=True)
             raise
@@ -66,17 +64,18 @@ def _record(
     seen: Seen | None,
     watcher: Watcher,
     held: Held,
+    border: Border,
 ) -> Recording:
     if C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedError("a call inside a torch.func transform", user_origin(), "apply the transform inside")
-    pairs, _ = tree_flatten_with_path((args, kwargs))
-    leaves = [(keystr(path), leaf) for path, leaf in pairs]
+    refuse_suspended(fn, line_of(fn))
+    leaves = _leaves(fn, args, kwargs)
     odd = [(path, x) for path, x in leaves if not isinstance(x, (torch.Tensor, torch.Generator, *SIMPLE))]
     reach = Reach(fn, [args, kwargs], odd)
     for path, leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             reach.watch_tensor(leaf, f"argument {path}")
-    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), _record.__code__, seen or ())
+    recorder = Recorder(border, _record.__code__, seen or ())
     names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
@@ -94,8 +93,11 @@ def _record(
     guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
     _refuse_attributes(leaves, names_read, line_of(fn))
     _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
-    out_leaves, spec = flat_outputs(out)
+    out_leaves, spec = take_apart(out, (args, kwargs), border.is_fresh, reach.knows, line_of(fn))
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
+    out_fakes = tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves)
+    del ran, out, out_leaves
+    _refuse_survivors(recorder, border, fn)
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     _refuse_gradients(recorder, fn)
     program, starts = _program(recorder, rows, results, naming.function_name(fn))
@@ -116,12 +118,19 @@ def _record(
         program,
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
         recorder.swapped,
-        recorder.handles,
-        tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
+        out_fakes,
         codes=frozenset(watcher.codes),
         is_wide=watcher.is_wide,
         foreign=tuple(recorder.foreign),
     )
+
+
+def _leaves(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Leaves:
+    try:
+        return [(keystr(path), leaf) for path, leaf in keyed_leaves((args, kwargs))[0]]
+    except RecursionError:
+        what = "an argument that contains itself, or is nested too deep"
+        raise UnsupportedError(what, line_of(fn), "pass its tensors in a flat list") from None
 
 
 # ---- running the function
@@ -159,8 +168,9 @@ def _run(
         held.caller = None
         resume(argument)
         ambience.put_back(watcher.settings, is_whole=failed is not None)
-    of_recording = functools.partial(is_stand_in, handles=recorder.handles)
+    of_recording = functools.partial(is_stand_in, stand_ins=recorder.border.stand_ins)
     changes = reach.contents.put_back(watcher, of_recording) + watcher.reseeded
+    watcher.edits.clear()  # they hold what the function held
     pairs = [(t, recorder.versions[key]) for key, (t, _) in recorder.swapped.items()]
     return _Ran(out, failed, changes + put_versions_back(pairs, watcher))
 
@@ -176,8 +186,8 @@ def _raise_for(
         raise recorder.refused
     if watcher.unrepeatable and failed is None:
         call, line = watcher.unrepeatable[0]
-        fix = "pass its result as an argument"
-        raise UnsupportedError(f"{call}(), whose answer a recording would freeze,", line, fix)
+        fix = "call it outside of the function, and pass what it gives as an argument"
+        raise UnsupportedError(f"{call}(), whose answer or effect a recording would freeze,", line, fix)
     if failed is not None:
         if is_guess and tuple(recorder.foreign) != recorder.seen[: len(recorder.foreign)]:
             raise Unobserved from failed
@@ -255,6 +265,8 @@ def _numbers_in(call: Call) -> set[int]:
 
 def _result(recorder: Recorder, leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
+        if type(leaf) is int and leaf in recorder.handles:
+            raise UnsupportedError("a result that is the id() or hash() of a tensor", None, "return the tensor")
         return leaf
     fake = recorder.fake(leaf)
     if fake.requires_grad and torch.is_grad_enabled() and id(leaf) not in recorder.swapped:
@@ -263,7 +275,20 @@ def _result(recorder: Recorder, leaf: Any) -> Any:
         raise UnsupportedError("a result that requires grad", where, refusals.OR_NO_GRAD)
     if not recorder.is_known(fake):
         raise UnsupportedError("a result that no recorded op made", None, "make it with torch ops inside the function")
+    if id(leaf) in recorder.handles and vars(leaf):
+        what = f"a result with a Python attribute, {next(iter(vars(leaf)))},"
+        raise UnsupportedError(what, recorder.origin_of(fake), "return it beside the tensor")
     return recorder.ref(fake)
+
+
+def _refuse_survivors(recorder: Recorder, border: Border, fn: Any) -> None:
+    """The border of the recording: raise where something outside still holds what stood for a tensor of it."""
+    fakes = {key: fake for key, (_, fake) in recorder.handles.items()}
+    recorder.let_go()
+    left = border.close()
+    if left:
+        what = f"a tensor that the function made stays behind in {holder_of(left[0], left)}, which"
+        raise UnsupportedError(what, recorder.origin_of(fakes.get(id(left[0]))) or line_of(fn), STAYS)
 
 
 def _refuse_gradients(recorder: Recorder, fn: Any) -> None:
@@ -283,9 +308,19 @@ def _guards(
     if watcher.reads_environ:
         held = vars(os.environ)["_data"]
         found.append(fact("contents", held, None, "os.environ", None))
+    found += [entry for logger in watcher.loggers.values() for entry in _levels(logger)]
     tensors = [entry for entry in found if isinstance(entry.value, torch.Tensor)]
     took_part = {entry for entry in tensors if id(entry.value) in recorder.swapped or entry.key == "grad"}
     return [entry for entry in found if entry not in took_part]
+
+
+def _levels(logger: Any) -> Iterator[Entry]:
+    """What decides whether a logger says anything."""
+    yield fact("attr", logger.manager, "disable", "logging.disable", None)
+    while logger is not None:
+        for name in ("level", "disabled"):
+            yield fact("attr", logger, name, f"the {name} of the logger {logger.name}", None)
+        logger = logger.parent
 
 
 def _refuse_attributes(leaves: Leaves, names_read: frozenset[str], where: Origin | None) -> None:

@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -22,6 +21,7 @@ from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
 from fusekit.trace import eager_rules, foreign, refusals
+from fusekit.trace.border import Border, Fakes
 from fusekit.trace.conjugates import Conjugates
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.oracle import Verdict, ask_eager, is_filling, may_raise, strides_of
@@ -42,9 +42,10 @@ _NOWHERE = 1 << 60  # addresses from here on are of no memory
 class Recorder(TorchDispatchMode):
     """Writes calls down; also keeps the memo between the caller's real tensors and their fakes."""
 
-    def __init__(self, fakes: FakeTensorMode, stop: CodeType, seen: foreign.Seen = ()):
+    def __init__(self, border: Border, stop: CodeType, seen: foreign.Seen = ()):
         super().__init__()
-        self.fakes, self.stop = fakes, stop
+        self.border, self.stop = border, stop
+        self.fakes = Fakes(allow_non_fake_inputs=False)
         self.seen = seen  # foreign calls of a watched run
         self.foreign: list[tuple[str, tuple[foreign.Layout, ...]]] = []  # foreign calls of this one
         self.calls: list[Call] = []
@@ -106,7 +107,7 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedError("a view made past torch's Python functions", self.where())
         fake = base.detach().requires_grad_(t.requires_grad)
         self._real[id(fake)] = t
-        self.handles[id(t)] = (t, fake)
+        self.handles[id(t)] = (self.border.watch(t), fake)
         return fake
 
     def real(self, t: torch.Tensor) -> torch.Tensor:
@@ -121,13 +122,24 @@ class Recorder(TorchDispatchMode):
         if isinstance(t, FakeTensor):
             if known is not None:  # C++ code of an autograd.Function asks it
                 return known.requires_grad_()
-            with _disable_current_modes(), torch._C.DisableTorchFunction():
-                handle = torch.empty((), dtype=t.dtype, device=t.device).expand(t.shape)
-                handle.requires_grad_(t.requires_grad)
+            handle = self.border.stand_in(t)
             self._real[id(t)] = handle
             self.handles[id(handle)] = (handle, t)
             self._of_handles[handle.untyped_storage()._cdata] = id(handle)
         return self._real.get(id(t), t)
+
+    def let_go(self) -> None:
+        """The run is over: the stand-ins are no longer known, and the fakes compute nothing more."""
+        for held, fake in self.handles.values():
+            if self._real.get(id(fake)) is held:
+                del self._real[id(fake)]
+        self.handles.clear()
+        self.fakes.is_over = True
+
+    def origin_of(self, t: torch.Tensor | None) -> Origin | None:
+        """The user's line that made a fake."""
+        number = self._numbers.get(id(t))
+        return next((call.origin for call in reversed(self.calls) if number in call.results), None)
 
     def is_callers(self, t: Any) -> bool:
         """A tensor that the function did not make."""

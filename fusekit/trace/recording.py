@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec
 
 from fusekit.ir import Graph, Number
 from fusekit.trace.foreign import Seen
 from fusekit.trace.program import Call, Program
 from fusekit.trace.reach import MISSING, Entry
+from fusekit.trace.results import Structure
 from fusekit.trace.swap import TorchCall
 
 
@@ -76,7 +76,7 @@ class Recording:
     graph: Graph
     inputs: tuple[Source, ...]
     outputs: tuple[Output, ...]
-    out_spec: TreeSpec
+    out_spec: Structure
     guards: tuple[Entry, ...]
     watched: tuple[Entry, ...]
     ambient: tuple[Any, ...]
@@ -86,7 +86,6 @@ class Recording:
     program: Program
     script: tuple[TorchCall, ...] = field(repr=False)
     fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # id of a real tensor -> (it, its fake)
-    handles: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # what stood for results -> their fakes
     out_fakes: tuple[Any, ...] = field(repr=False)  # the stand-in of each output leaf that is a tensor
     parameters: tuple[int, ...] = ()
     sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter
@@ -107,6 +106,11 @@ class Recording:
             else source.tensor
             for source in self.inputs
         ]
+
+    def result(self, flat: Sequence[Any], call: tuple[Sequence[Any], Mapping[str, Any]]) -> Any:
+        """The result of a call with these args and kwargs, whose output leaves are ``flat``."""
+        build = self.out_spec.builder()
+        return build(flat, *call) if self.out_spec.given else build(flat)
 
     @property
     def calls(self) -> tuple[Call, ...]:

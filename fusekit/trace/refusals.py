@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
-from fusekit.trace.private import C, TensorClass
+from fusekit.trace.private import C, TensorClass, is_functional
 from fusekit.trace.schema import base_name
 
 USE_COMPILE = 'use torch.compile(fn, backend="fusekit")'
@@ -18,6 +18,11 @@ OR_NO_GRAD = f"{USE_COMPILE}, or call under torch.no_grad()"
 OFF_DATA = "keep control flow, shapes and Python numbers off tensor data, or use masks and torch.where"
 
 Tensor = TensorClass
+
+_STORAGE = (
+    "untyped_storage() or storage(), which copy.copy(), pickling and torch.save() ask for,",
+    "use view_as(x) for a copy.copy(), and pickle what the call returns",
+)
 
 # torch functions that no recording can repeat: (what, how to mend)
 FORBIDDEN = {
@@ -34,6 +39,9 @@ FORBIDDEN = {
     Tensor.__format__: ("printing or formatting a tensor reads its data", OFF_DATA),
     Tensor.__deepcopy__: ("copy.deepcopy() of a tensor", "use clone()"),
     Tensor.__reduce_ex__: ("copy.copy() or pickling of a tensor", "use view_as(x), or clone()"),
+    Tensor.untyped_storage: _STORAGE,
+    Tensor.storage: _STORAGE,
+    Tensor._typed_storage: _STORAGE,
     Tensor.apply_: ("apply_() runs Python for each element", "use torch functions"),
     Tensor.map_: ("map_() runs Python for each element", "use torch functions"),
     Tensor.map2_: ("map2_() runs Python for each element", "use torch functions"),
@@ -76,6 +84,8 @@ def refuse_tensor(t: torch.Tensor, where: Origin | str | None) -> None:
     kind = type(t)
     if C._functorch.is_functorch_wrapped_tensor(t):
         raise UnsupportedError("a tensor inside a torch.func transform", where, "apply the transform outside")
+    if is_functional(t):
+        raise UnsupportedError("a functional tensor of torch.func", where, "pass a plain tensor")
     if t.is_nested:
         raise UnsupportedError("a nested tensor", where, "pad it to a dense tensor")
     if t.layout != torch.strided:
@@ -91,3 +101,7 @@ def refuse_tensor(t: torch.Tensor, where: Origin | str | None) -> None:
         raise UnsupportedError("a meta tensor has no memory", where, "pass a tensor with data")
     if t.dtype not in FROM_TORCH:
         raise UnsupportedError(f"a tensor of {t.dtype}", where)
+    reach = t.storage_offset() + sum((n - 1) * step for n, step in zip(t.shape, t.stride(), strict=True)) + 1
+    if t.numel() and reach * t.element_size() > (room := t.untyped_storage().nbytes()):
+        what = f"a tensor that reaches {reach * t.element_size()} bytes into a storage of {room}, which was resized,"
+        raise UnsupportedError(what, where, "resize the storage back, or make another tensor")

@@ -20,19 +20,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
+from fusekit.errors import UnsupportedError
 from fusekit.memory import goes_at_once
 from fusekit.trace.ambient import Ambience
+from fusekit.trace.border import Border
 from fusekit.trace.entries import exactly
 from fusekit.trace.handed import Path, handed_on, largest
 from fusekit.trace.interrupts import Held
-from fusekit.trace.nested import flat_outputs, is_stand_in, mapped
+from fusekit.trace.nested import is_stand_in, mapped
 from fusekit.trace.numbers import Scalar, Slots, differing, is_same, slots_of
 from fusekit.trace.private import TensorClass
 from fusekit.trace.program import Place
 from fusekit.trace.reach import SIMPLE, Reach
 from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.results import take_apart
 from fusekit.trace.sites import WORD, sites_by_call
 from fusekit.trace.swap import ScriptMode, TorchCall
 from fusekit.trace.watcher import Watcher, resuming
@@ -75,18 +79,18 @@ class Script:
         runs differently with them, and must be recorded. Touches nothing, like a recording."""
         if not self.is_usable:
             return None
-        with Held(_Shadow._answer.__code__) as held:
-            found = self._numbers(fn, args, kwargs, held)
+        with Held(_Shadow._answer.__code__) as held, Border() as border:
+            found = self._numbers(fn, args, kwargs, held, border)
             return None if held.has_raised else found
 
     def _numbers(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], held: Held
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], held: Held, border: Border
     ) -> tuple[Scalar, ...] | None:
         reach = Reach(fn, [tuple(args), dict(kwargs)])
         watcher = Watcher()
         reach.contents.watch_generators(reach.generators, quickly=True, numpy=reach.meets_numpy)
         reach.contents.begin(watcher)
-        mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher, held)
+        mode = _Shadow(self.rows, *self._tensors(args, kwargs), watcher, held, border)
         out, failed = None, None
         resume, argument = resuming(sys.getprofile())
         with mode:
@@ -99,12 +103,15 @@ class Script:
             held.caller = None
             resume(argument)
             ambience.put_back(watcher.settings, is_whole=failed is not None)
-        changes = reach.contents.put_back(watcher, functools.partial(is_stand_in, handles=self.recording.handles))
+        changes = reach.contents.put_back(watcher, functools.partial(is_stand_in, stand_ins=border.stand_ins))
+        watcher.edits.clear()
         if failed is not None and not isinstance(failed, (_Diverged, Exception)):
             raise failed
-        if failed is not None or changes:
-            return None
-        is_same = mode.at == len(self.rows) and self._has_outputs(out, mode.objects) and self._has_read(watcher)
+        is_same = failed is None and not changes and mode.at == len(self.rows) and self._has_read(watcher)
+        is_same = is_same and self._has_outputs(out, (args, kwargs), mode, reach)
+        del out, failed
+        mode.objects.clear()
+        is_same = not border.close() and is_same
         return self._checked(mode.found) if is_same else None
 
     def _has_read(self, watcher: Watcher) -> bool:
@@ -161,9 +168,8 @@ class Script:
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, Any]]:
         """(id of a tensor that the function holds -> recorded token, id of a fake -> what the function holds)."""
         leaves = tree_leaves((tuple(args), dict(kwargs)))
-        held = self.recording.handles.values()
-        tokens: dict[int, int] = {id(handle): id(fake) for handle, fake in held}
-        objects: dict[int, Any] = {id(fake): handle for handle, fake in held}
+        tokens: dict[int, int] = {}
+        objects: dict[int, Any] = {}
         # inputs and fakes were both written down in the order of first use
         for source, (key, (_, fake)) in zip(self.recording.inputs, self.recording.fakes.items(), strict=False):
             now: Any = None
@@ -174,15 +180,20 @@ class Script:
             tokens[id(now)], objects[id(fake)] = key, now
         return tokens, objects
 
-    def _has_outputs(self, out: Any, objects: Mapping[int, Any]) -> bool:
+    def _has_outputs(
+        self, out: Any, call: tuple[Sequence[Any], Mapping[str, Any]], mode: _Shadow, reach: Reach
+    ) -> bool:
         """Does the function return what it returned when it was recorded?"""
-        leaves, spec = flat_outputs(out)
+        try:
+            leaves, spec = take_apart(out, call, mode.border.is_fresh, reach.knows)
+        except UnsupportedError:
+            return False
         if spec != self.recording.out_spec:
             return False
         for leaf, output, fake in zip(leaves, self.recording.outputs, self.recording.out_fakes, strict=True):
             if output.operand is None and _token(leaf) != _token(output.value):
                 return False
-            if output.operand is not None and leaf is not objects.get(id(fake), fake):
+            if output.operand is not None and leaf is not mode.objects.get(id(fake), fake):
                 return False
         return True
 
@@ -214,9 +225,16 @@ class _Shadow(ScriptMode):
     """Answers each torch call from the script, or raises where it is another call."""
 
     def __init__(
-        self, rows: Sequence[_Row], tokens: dict[int, int], objects: dict[int, Any], hook: Watcher, held: Held
+        self,
+        rows: Sequence[_Row],
+        tokens: dict[int, int],
+        objects: dict[int, Any],
+        hook: Watcher,
+        held: Held,
+        border: Border,
     ):
-        self.rows, self.tokens, self.objects, self.hook, self.held = rows, tokens, objects, hook, held
+        self.rows, self.tokens, self.objects = rows, tokens, objects
+        self.hook, self.held, self.border = hook, held, border
         self.at = 0
         self.found: dict[int, Scalar] = {}
 
@@ -249,7 +267,14 @@ class _Shadow(ScriptMode):
             raise _Diverged
         for value, recorded, free in zip(numbers, row.numbers, row.free, strict=True):
             self._take(value, recorded, free)
-        return mapped(row.result, lambda t: self.objects.get(id(t), t))
+        return mapped(row.result, self._held)
+
+    def _held(self, t: torch.Tensor) -> torch.Tensor:
+        """What the function holds for a tensor of the script."""
+        if id(t) not in self.objects and isinstance(t, FakeTensor):
+            self.objects[id(t)] = made = self.border.stand_in(t)
+            self.tokens[id(made)] = id(t)
+        return self.objects.get(id(t), t)
 
     def _take(self, value: Scalar, recorded: Scalar, free: _Free | None) -> None:
         if free is None:

@@ -18,6 +18,7 @@ from fusekit.trace.entries import BUFFERS, is_array
 from fusekit.trace.interrupts import Held
 from fusekit.trace.nested import mapped, tells_place, tensors_in
 from fusekit.trace.oracle import writes_out
+from fusekit.trace.origin import is_ours
 from fusekit.trace.private import C, TensorClass
 from fusekit.trace.quiet import kept_warnings
 from fusekit.trace.recorder import Recorder
@@ -67,7 +68,7 @@ class Swap(TorchFunctionMode):
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recorder = self.recorder
-        if func in refusals.FORBIDDEN:
+        if func in refusals.FORBIDDEN and not is_ours(sys._getframe(2).f_code):
             what, fix = refusals.FORBIDDEN[func]
             raise UnsupportedError(what, recorder.where(), fix)
         if func in refusals.SHARING and args and (is_array(args[0]) or isinstance(args[0], BUFFERS)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import os
 import sys
 import types
@@ -23,6 +24,8 @@ _READING = frozenset((
     "get_state", "initial_seed", "clone_state", "hex", "decode", "find", "startswith", "endswith", "tolist",
 ))  # fmt: skip
 
+_LOGGING = (logging.Logger.isEnabledFor.__code__, logging.Logger.handle.__code__)
+
 
 @dataclass(slots=True)
 class Edits:
@@ -39,7 +42,11 @@ class Watcher:
     _SEEDING = ("manual_seed", "seed", "set_state")
     _NAMES_AT_RUN_TIME = ("vars", "getattr", "hasattr", "locals", "dir", "attrgetter")
     _HOMES = ("time", "_io", "posix", "select", "_socket", "_contextvars")
-    _UNREPEATABLE = ("globals", "input", "open", "urandom", "now", "utcnow", "today", "id")
+    _UNREPEATABLE = (
+        "globals", "input", "open", "urandom", "now", "utcnow", "today", "id", "print", "warn", "warn_explicit",
+        "breakpoint", "getrefcount", "get_ident", "get_native_id",
+    )  # fmt: skip
+    _WHOEVER_CALLS = ("urandom", "getrandom", "start_new_thread", "start_joinable_thread")  # the standard library, too
     _CATCHING = frozenset(("AttributeError", "NameError", "Exception", "BaseException"))  # an absence may be noticed
     _ENVIRON = frozenset((type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__))
 
@@ -51,12 +58,15 @@ class Watcher:
         self.settings: collections.Counter[str] = collections.Counter()  # calls of ambient.SETTERS that returned
         self.is_wide = False
         self.reads_environ = False
+        self.loggers: dict[int, logging.Logger] = {}  # those that were asked whether they are enabled
         self.is_paused: Callable[[], bool] = lambda: False
         self.edits: dict[int, Edits] = {}  # by id of what is watched
         self._open: list[tuple[Any, Edits, Any]] = []  # calls that may change what is watched: (function, it, before)
 
     def __call__(self, frame: types.FrameType, event: str, what: Any) -> None:
         if event == "call":
+            if frame.f_code in _LOGGING:
+                self._logged(frame)
             self._entered(frame)
         elif event == "c_call":
             self._builtin(frame, what)
@@ -92,6 +102,10 @@ class Watcher:
         if isinstance(owner, torch.Generator):
             if name in self._SEEDING and not self.is_paused():
                 self.reseeded.append(f"a generator's state ({name})")
+            elif name == "initial_seed" and not self.is_paused():
+                self._note(frame, "torch.Generator.initial_seed")
+        elif name in self._WHOEVER_CALLS and not self.is_paused():
+            self._note(frame, f"{_shown(_home(what, owner), owner)}.{name}")
         elif not frame.f_code.co_filename.startswith(LIBRARY):
             self._of_user(frame, what, name, owner)
 
@@ -102,8 +116,23 @@ class Watcher:
         elif name == "globals" and _is_lazy_import(frame):
             return
         elif home in self._HOMES or name in self._UNREPEATABLE:
-            line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            self.unrepeatable.append((f"{_shown(home, owner)}.{name}", line))
+            self._note(frame, f"{_shown(home, owner)}.{name}")
+
+    def _logged(self, frame: types.FrameType) -> None:
+        """A logger's level decides at each call; what it says is said once only."""
+        owner: Any = frame.f_locals.get("self")
+        if frame.f_code is _LOGGING[0]:
+            self.loggers[id(owner)] = owner
+        else:
+            self._note(frame, f"logging.{type(owner).__name__}.handle")
+
+    def _note(self, frame: types.FrameType, call: str) -> None:
+        """A call that no recording can stand for, at the user's line."""
+        user: types.FrameType | None = frame
+        while user is not None and user.f_code.co_filename.startswith(LIBRARY):
+            user = user.f_back
+        at = user or frame
+        self.unrepeatable.append((call, f"{at.f_code.co_filename}:{at.f_lineno}"))
 
 
 def _is_lazy_import(frame: types.FrameType) -> bool:
@@ -112,9 +141,10 @@ def _is_lazy_import(frame: types.FrameType) -> bool:
 
 
 def _home(what: Any, owner: Any) -> str:
-    """The module that a builtin is of."""
+    """The module that a builtin is of; for a method, of the class in C that has it."""
     kind = owner if isinstance(owner, type) else type(owner)
-    return getattr(what, "__module__", None) or kind.__module__
+    home = getattr(what, "__module__", None)
+    return home or next((c.__module__ for c in kind.__mro__ if what.__name__ in vars(c)), kind.__module__)
 
 
 def _shown(home: str, owner: Any) -> str:

@@ -205,8 +205,9 @@ def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     kwargs = {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
     try:
         return quietly(lambda: func(*args, **kwargs))
-    except Exception as error:  # whatever eager raises is the answer
-        return error
+    except Exception as error:  # whatever eager raises is the answer: kept, without the frames that hold arguments
+        error.__context__ = error.__cause__ = None
+        return error.with_traceback(None)
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)

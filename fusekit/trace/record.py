@@ -95,7 +95,7 @@ def record(
         recorder.is_exact,
         program,
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
-        recorder.swapped,
+        tuple(fake for _, fake in recorder.swapped.values()),
         recorder.handles,
         tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
         codes=frozenset(watcher.codes),

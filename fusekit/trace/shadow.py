@@ -62,7 +62,6 @@ class Script:
         self.recording = recording
         self.slots: Slots = slots_of(recording.program)
         self._sites = _sites_by_call(recording)
-        self._fakes = {id(fake): key for key, (_, fake) in recording.fakes.items()}
         self.rows = tuple(self._row(call) for call in recording.script)
         covered = {number for call in recording.script for number in range(*call.calls)}
         # an exact program may be legal for some offsets only; a call that no torch function made cannot be compared
@@ -102,7 +101,7 @@ class Script:
     def _row(self, call: TorchCall) -> _Row:
         key: list[Any] = []
         numbers: list[Scalar] = []
-        _walk((call.args, call.kwargs), lambda t: self._fakes.get(id(t), id(t)), key, numbers)
+        _walk((call.args, call.kwargs), id, key, numbers)
         free = self._free(call, numbers)
         return _Row(call.function, tuple(key), tuple(numbers), tuple(free), call.result)
 
@@ -121,19 +120,19 @@ class Script:
         return free
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, Any]]:
-        """(id of a tensor that the function holds -> recorded token, id of a fake -> what the function holds)."""
+        """(id of a tensor that the function holds -> that of its fake, id of a fake -> what the function holds)."""
         leaves = tree_leaves((tuple(args), dict(kwargs)))
         held = self.recording.handles.values()
         tokens: dict[int, int] = {id(handle): id(fake) for handle, fake in held}
         objects: dict[int, Any] = {id(fake): handle for handle, fake in held}
         # inputs and fakes were both written down in the order of first use
-        for source, (key, (_, fake)) in zip(self.recording.inputs, self.recording.fakes.items(), strict=False):
+        for source, fake in zip(self.recording.inputs, self.recording.fakes, strict=False):
             now: Any = None
             if isinstance(source, Argument):
                 now = leaves[source.leaf]
             elif isinstance(source, Capture):
                 now = source.entry.read()
-            tokens[id(now)], objects[id(fake)] = key, now
+            tokens[id(now)], objects[id(fake)] = id(fake), now
         return tokens, objects
 
     def _has_outputs(self, out: Any, objects: Mapping[int, Any]) -> bool:

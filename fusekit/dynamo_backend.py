@@ -20,6 +20,7 @@ import torch
 from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.jit import KEYS, JitFunction, forget_last_run
 from fusekit.pipeline import Options
+from fusekit.run.forks import Lock
 from fusekit.trace.dynamo import GraphCall
 from fusekit.trace.gradients import Differentiated, exact_key
 from fusekit.trace.private import C
@@ -120,7 +121,7 @@ class _Backend:
         self.fused = _Fused(call, options)
         self.trained: OrderedDict[object, Differentiated | None] = OrderedDict()  # None: in eager
         self.is_exact = False
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._versions = threading.local()
 
     def __call__(self, *args: Any) -> Any:
@@ -147,6 +148,7 @@ class _Backend:
         for t, version in zip(self._versions.watched, self._versions.now, strict=False):
             if t._version != version and not t.requires_grad:
                 C._autograd._unsafe_set_version_counter((t,), (version,))
+        self._versions.watched = ()
         return out
 
     def _trained(self, flat: Sequence[Any]) -> Differentiated | None:

@@ -15,6 +15,7 @@ import functools
 import operator
 import sys
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +28,10 @@ from fusekit.errors import FusekitError
 from fusekit.exploration import Exploration
 from fusekit.passes import Functionalize
 from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
-from fusekit.run.compile import clear_cache
+from fusekit.run.compile import clear_cache as forget_kernels
+from fusekit.run.cuda import ptx
 from fusekit.run.decode import symbols
+from fusekit.run.forks import Lock
 from fusekit.run.memory import LayoutMismatch
 from fusekit.run.plan import LastRun, Plan, execute
 from fusekit.trace import Recording, Signature, differing, generalise, record, signature
@@ -37,13 +40,14 @@ from fusekit.trace.graph_of import graph_of
 from fusekit.trace.guards import Key, Looked, is_as_recorded
 from fusekit.trace.numbers import slots_of
 from fusekit.trace.predicate import Predicate, predicate_of
+from fusekit.trace.recording import Source
 from fusekit.trace.results import Build
 from fusekit.trace.shadow import Script
 from fusekit.trace.swap import is_inside
 
 __all__ = ["CacheInfo", "JitFunction", "clear_cache", "jit", "last_run"]
 
-PATTERNS, PLANS, KEYS = 8, 64, 1024
+PATTERNS, PLANS, KEYS, LAYOUTS = 8, 64, 1024, 256
 SCRIPTS, BRANCHES = 64, 4  # kept: keys without numbers, and recordings of each
 PREDICATES = 4  # asked before the full key, the latest made first
 Numbers = tuple[Any, ...]
@@ -56,6 +60,7 @@ class _Last(threading.local):
 
 
 _this_thread = _Last()
+_made: weakref.WeakSet[JitFunction] = weakref.WeakSet()
 
 
 class CacheInfo(NamedTuple):
@@ -84,7 +89,7 @@ class _Kept:
         return not set(differing(self.values, numbers)) - set(self.recording.parameters)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class _Known:
     """What a known key runs: a plan, the numbers of that key, how to put the outputs together.
 
@@ -95,9 +100,10 @@ class _Known:
     numbers: Numbers
     objects: Mapping[str, object]
     build: Build
-    recording: Recording
+    inputs: Sequence[Source]
+    is_foreign: bool
+    takes_call: bool  # containers of the call's come back
     owner: _Kept
-    pins: tuple[object, ...]
     misses: int = 0
 
 
@@ -105,7 +111,6 @@ class _Known:
 class _Scripts:
     """Recordings whose keys differ in numbers only, the latest first; each becomes a Script when it is first asked."""
 
-    pins: tuple[object, ...]
     recordings: list[tuple[Recording, Signature, Numbers]]
     made: dict[int, Script]
 
@@ -149,12 +154,15 @@ class JitFunction:
             raise FusekitError(f"fk.jit of {fn!r:.60}, which cannot be called", None, "give it a function or a module")
         functools.update_wrapper(self, fn, updated=())
         self._fn, self._options = fn, options
-        self._lock = threading.RLock()
+        self._lock = Lock()
+        _made.add(self)
         self._key = Key()
         self._known: OrderedDict[object, _Known] = OrderedDict()
         self._scripts: OrderedDict[object, _Scripts] = OrderedDict()  # by key without numbers
         self._kept: OrderedDict[object, list[_Kept]] = OrderedDict()  # by signature
-        self._patterns: dict[object, dict[tuple[Any, ...], None]] = {}  # by signature without its overlap pattern
+        self._patterns: OrderedDict[object, dict[tuple[Any, ...], None]] = (
+            OrderedDict()
+        )  # by signature without its overlap pattern
         self._sightings = Sightings()
         self._fast: tuple[tuple[Predicate, _Known], ...] = ()  # replaced as a whole: read without the lock
         self._hits = self._recordings = 0
@@ -177,7 +185,7 @@ class JitFunction:
         try:
             with self._lock:
                 entry, looked = self._find(args, kwargs)
-                tensors = looked.inputs(entry.recording)
+                tensors = looked.inputs(entry)
         except _Watched as found:
             watched = found.key
         else:
@@ -194,10 +202,10 @@ class JitFunction:
     ) -> Any:
         """A found plan; where a foreign op answers with other tensors than it did, the call in eager, if it may be."""
         try:
-            call = (args, kwargs) if entry.recording.out_spec.given else ()
+            call = (args, kwargs) if entry.takes_call else ()
             return self._execute(entry, tensors, looked.leaves, call)
         except LayoutMismatch:
-            if not entry.recording.foreign:
+            if not entry.is_foreign:
                 raise
             self._unsettle(entry)
             if entry.plan.ending.written:  # and may have been: a second run would write again
@@ -209,7 +217,7 @@ class JitFunction:
     ) -> Any:
         """``call``: the call's args and kwargs, where containers of these may come back."""
         objects = symbols(entry.objects, leaves) if entry.objects else ()
-        odd = functools.partial(self._unsettle, entry) if entry.recording.foreign else None
+        odd = functools.partial(self._unsettle, entry) if entry.is_foreign else None
         flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
         self._last.run = _this_thread.run = entry.plan.counts
         return entry.build(flat, *call) if call else entry.build(flat)
@@ -272,6 +280,7 @@ class JitFunction:
         key = None if looked is None else looked.key
         recording = self._record(key, args, kwargs)
         self._recordings += 1
+        self._slow_down()
         self._key.learn(recording)
         looked = self._key.look(args, kwargs)
         is_of_key = all(map(is_as_recorded, recording.guards))  # else another thread wrote meanwhile
@@ -308,19 +317,25 @@ class JitFunction:
         """A predicate for a key that was met again. It costs more than a look-up: when it fails for calls of its own
         key, another one is made after twice as many of them."""
         entry.misses += 1
-        if entry.misses & (entry.misses - 1) or entry.recording.foreign:
+        if entry.misses & (entry.misses - 1) or entry.is_foreign:
             return
-        predicate = predicate_of(self._key, entry.recording, args, kwargs)
+        predicate = predicate_of(self._key, entry, args, kwargs, _ending(self, entry))
         if predicate is not None:
             others = [pair for pair in self._fast if pair[1] is not entry]
             self._fast = ((predicate, entry), *others[: PREDICATES - 1])
+
+    def _slow_down(self) -> None:
+        """No predicates for now: each holds parts of what was there when it was made, which may have been replaced."""
+        for _, entry in self._fast:
+            entry.misses = 0
+        self._fast = ()
 
     def _remember(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> None:
         """The recording, for calls that differ from this one in the numbers among the arguments."""
         if not any(type(leaf) in (int, float) for leaf in looked.leaves):
             return
         key = looked.without_numbers
-        self._scripts.setdefault(key, _Scripts(looked.pins, [], {})).add(recording, signed, numbers)
+        self._scripts.setdefault(key, _Scripts([], {})).add(recording, signed, numbers)
         self._scripts.move_to_end(key)
         if len(self._scripts) > SCRIPTS:
             self._scripts.popitem(last=False)
@@ -329,7 +344,8 @@ class JitFunction:
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
         build, objects = recording.out_spec.builder(), recording.objects
-        return _Known(found.plan, taken, objects, build, recording, found, looked.pins)
+        foreign, takes_call = bool(recording.foreign), bool(recording.out_spec.given)
+        return _Known(found.plan, taken, objects, build, recording.inputs, foreign, takes_call, found)
 
     def _keep(self, looked: Looked, entry: _Known) -> _Known:
         """The entry of a new key."""
@@ -341,6 +357,9 @@ class JitFunction:
     def _plan(self, recording: Recording, signed: Signature, numbers: Numbers) -> _Kept:
         pattern, layouts = signed.pattern, signed.without_pattern
         seen = self._patterns.setdefault(layouts, {})
+        self._patterns.move_to_end(layouts)
+        if len(self._patterns) > LAYOUTS:
+            self._patterns.popitem(last=False)
         if pattern not in seen and len(seen) >= PATTERNS:
             return self._generic(recording, layouts, pattern, numbers)
         seen[pattern] = None
@@ -391,6 +410,14 @@ class JitFunction:
 
     # ---- what it knows
 
+    def forget(self) -> None:
+        """Drops every plan, with kernels and recordings: the next calls record anew."""
+        with self._lock:
+            self._slow_down()
+            for kept in (self._known, self._scripts, self._kept, self._patterns):
+                kept.clear()
+            self._key, self._sightings = Key(), Sightings()
+
     def explorations(self) -> tuple[Exploration, ...]:
         """One for each plan that is kept, the latest used last. They hold no arguments: give ``run`` some."""
         return tuple(p.exploration for plans in self._kept.values() for p in plans)
@@ -433,3 +460,23 @@ def last_run() -> LastRun | None:
 def forget_last_run() -> None:
     """A call begins that may run without this module: in eager, say."""
     _this_thread.run = None
+
+
+def clear_cache() -> None:
+    """Forgets plans and compiled kernels of every callable, in memory and on disk. What runs now runs on."""
+    for function in tuple(_made):
+        function.forget()
+    forget_kernels()
+    ptx.clear_cache()
+
+
+def _ending(function: JitFunction, entry: _Known) -> Callable[[weakref.ref[Any]], None]:
+    """What takes the predicates of an entry away; holds neither of them."""
+    callable_of, entry_of = weakref.ref(function), weakref.ref(entry)
+
+    def ends(_: weakref.ref[Any]) -> None:
+        function, entry = callable_of(), entry_of()
+        if function is not None:
+            function._fast = tuple(pair for pair in function._fast if pair[1] is not entry)
+
+    return ends

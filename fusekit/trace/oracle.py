@@ -84,19 +84,14 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     key = (func, tuple((t.dtype, t.dim(), t.device) for t in tensors), tuple(map(_kind, rest)), tuple(kwargs))
     known = _raises.get(key, _UNASKED)
     if known is not _UNASKED:
-        return None if known is None else _another(known)
+        return known
 
     def one(t: torch.Tensor) -> torch.Tensor:
         return torch.ones((1,) * t.dim(), dtype=t.dtype, device=device_for(func, t))
 
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
         answer = _answer(func, mapped(tuple(args), one), mapped(dict(kwargs), one))
-    return _keep(_raises, key, _another(answer) if isinstance(answer, Exception) else None)
-
-
-def _another(error: Exception) -> Exception:
-    """The error for somebody else: with a traceback it would keep the frames alive in which it was raised."""
-    return type(error)(*error.args)
+    return _keep(_raises, key, answer if isinstance(answer, Exception) else None)
 
 
 def is_filling(func: OpOverload) -> bool:
@@ -212,8 +207,9 @@ def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     try:
         with _states_kept():
             return quietly(lambda: func(*args, **kwargs))
-    except Exception as error:  # whatever eager raises is the answer
-        return error
+    except Exception as error:  # whatever eager raises is the answer: kept, without the frames that hold arguments
+        error.__context__ = error.__cause__ = None
+        return error.with_traceback(None)
 
 
 def _draws_unasked(func: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 import functools
+import operator
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,19 @@ from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.trace.border import Gone
 from fusekit.trace.effects import Contents
-from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_unguarded
+from fusekit.trace.entries import (
+    BUFFERS,
+    MISSING,
+    SIMPLE,
+    Entry,
+    How,
+    Part,
+    attributes_of,
+    entry_of,
+    fact,
+    is_array,
+    refuse_unguarded,
+)
 from fusekit.trace.stores import globals_of, globals_set_by
 
 __all__ = ["MISSING", "SIMPLE", "Entry", "Reach", "code_names", "is_foreign", "names_of"]
@@ -29,6 +42,7 @@ _HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict, col
 _STATE = ("_parameters", "_buffers", "_modules")
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__", "_abc_impl")
 _LIMIT = 50_000
+_ARGS, _KEYWORDS = operator.attrgetter("args"), operator.attrgetter("keywords")
 
 
 def names_of(code: types.CodeType) -> frozenset[str]:
@@ -134,11 +148,11 @@ class Reach:
 
     def _add(
         self, at: _Visit, how: How, holder: Any, key: Any, value: Any, path: str, named: bool,
-        style: bool = False,
+        style: bool = False, part: Part | None = None,
     ) -> None:  # fmt: skip
-        entry = Entry(how, holder, key, value, path, at.parent, named)
-        self.entries.append(entry)
-        self._visit(_Visit(value, path, entry, at.names, style))
+        found = entry_of(how, holder, key, value, path, at.parent, named, part)
+        self.entries.append(found)
+        self._visit(_Visit(value, path, found, at.names, style))
 
     def _expand(self, at: _Visit) -> None:
         match at.value:
@@ -182,13 +196,13 @@ class Reach:
             return
         at = _Visit(fn, at.path, at.parent, names_of(fn.__code__))
         self.entries.append(fact("attr", fn, "__code__", f"{at.path}.__code__", at.parent))
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        for k, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)):
             try:
                 value = cell.cell_contents
             except ValueError:  # not bound yet
                 continue
             self.contents.watch_cell(cell, name)
-            self._add(at, "cell", cell, name, value, name, False)
+            self._add(at, "cell", cell, name, value, name, False, part=_cell_of(fn, k))
         read = globals_of(fn.__code__)
         self.contents.watch_globals(fn.__globals__, read | globals_set_by(fn.__code__))
         for name in sorted(read):
@@ -203,9 +217,10 @@ class Reach:
     def _partial(self, at: _Visit, fn: functools.partial) -> None:
         self._visit(_Visit(fn.func, _root_name(fn.func), at.parent, at.names))
         for k, value in enumerate(fn.args):
-            self._add(at, "item", fn.args, k, value, f"{at.path}.args[{k}]", False)
+            self._add(at, "item", fn.args, k, value, f"{at.path}.args[{k}]", False, part=Part(fn, "args", _ARGS))
         for name, value in fn.keywords.items():
-            self._add(at, "item", fn.keywords, name, value, f"{at.path}.{name}", False)
+            part = Part(fn, "keywords", _KEYWORDS)
+            self._add(at, "item", fn.keywords, name, value, f"{at.path}.{name}", False, part=part)
 
     def _dict(self, at: _Visit, held: Any) -> None:
         if isinstance(held, dict):
@@ -265,13 +280,17 @@ class Reach:
                 state = isinstance(value, torch.nn.Module) and name in _STATE
                 path = at.path if state else f"{at.path}.{name}"
                 named = not state and name != "training"
-                self._add(at, "item", held, name, item, path, named, state)
+                self._add(at, "item", held, name, item, path, named, state, attributes_of(value))
         for cls in type(value).__mro__:
             for name in _slots(cls):
                 self.contents.watch_slot(value, name, at.path)
                 if hasattr(value, name):
                     self._add(at, "attr", value, name, getattr(value, name), f"{at.path}.{name}", True)
             self._visit(_Visit(cls, cls.__name__, at.parent, at.names))
+
+
+def _cell_of(fn: types.FunctionType, k: int) -> Part:
+    return Part(fn, f"cell {k}", lambda fn: fn.__closure__[k])
 
 
 def _is_walked(value: Any) -> bool:
@@ -308,11 +327,14 @@ def _lookups(value: Any, path: str, parent: Entry | None, names: frozenset[str],
     if own is None:
         return
     if wide and isinstance(own, dict):
-        yield fact("keys", own, None, f"the attributes of {path}", parent)
+        yield fact("keys", own, None, f"the attributes of {path}", parent, part=attributes_of(value))
         return
     for name in _attributes(order[1:] if isinstance(value, type) else order, names):
         if name not in own:
-            yield fact("absent", own if isinstance(own, dict) else value, name, f"{path}.{name}", parent)
+            if isinstance(own, dict):
+                yield fact("absent", own, name, f"{path}.{name}", parent, part=attributes_of(value))
+            else:
+                yield fact("absent", value, name, f"{path}.{name}", parent)
 
 
 @functools.lru_cache(maxsize=1024)

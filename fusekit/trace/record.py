@@ -117,7 +117,7 @@ def _record(
         recorder.is_exact,
         program,
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
-        recorder.swapped,
+        tuple(fake for _, fake in recorder.swapped.values()),
         out_fakes,
         codes=frozenset(watcher.codes),
         is_wide=watcher.is_wide,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar
@@ -336,7 +337,7 @@ class Recorder(TorchDispatchMode):
     def _raise_as_eager(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         probed = self._may_raise(func, args, kwargs)
         if probed is not None and is_filling(func):
-            raise probed.with_traceback(None)
+            raise copy.copy(probed)  # the answer itself is kept, and would keep this call's frames
         if probed is not None or eager_rules.is_suspicious(func, args, kwargs):
             verdict = self._ask(func, args, kwargs)
             if verdict is Verdict.FINE:

@@ -66,7 +66,6 @@ class Script:
         self.recording = recording
         self.slots: Slots = slots_of(recording.program)
         self._sites = sites_by_call(recording.program)
-        self._fakes = {id(fake): key for key, (_, fake) in recording.fakes.items()}
         self.rows = self._rows()
         covered = {number for call in recording.script for number in range(*call.calls)}
         # an exact program may be legal for some offsets only; a call that no torch function made cannot be compared
@@ -152,7 +151,7 @@ class Script:
         key: list[Any] = []
         numbers: list[Scalar] = []
         paths: list[Path] = []
-        _walk((call.args, call.kwargs), lambda t: self._fakes.get(id(t), id(t)), key, numbers, paths)
+        _walk((call.args, call.kwargs), id, key, numbers, paths)
         calls = self.recording.calls[slice(*call.calls)]
         made = list(zip(calls, self._sites[slice(*call.calls)], strict=True))
         found = handed_on(call, dict(zip(paths, numbers, strict=True)), made, now)
@@ -166,18 +165,18 @@ class Script:
         return _Row(call.function, tuple(key), tuple(numbers), tuple(free), call.result), taken
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, Any]]:
-        """(id of a tensor that the function holds -> recorded token, id of a fake -> what the function holds)."""
+        """(id of a tensor that the function holds -> that of its fake, id of a fake -> what the function holds)."""
         leaves = tree_leaves((tuple(args), dict(kwargs)))
         tokens: dict[int, int] = {}
         objects: dict[int, Any] = {}
         # inputs and fakes were both written down in the order of first use
-        for source, (key, (_, fake)) in zip(self.recording.inputs, self.recording.fakes.items(), strict=False):
+        for source, fake in zip(self.recording.inputs, self.recording.fakes, strict=False):
             now: Any = None
             if isinstance(source, Argument):
                 now = leaves[source.leaf]
             elif isinstance(source, Capture):
                 now = source.entry.read()
-            tokens[id(now)], objects[id(fake)] = key, now
+            tokens[id(now)], objects[id(fake)] = id(fake), now
         return tokens, objects
 
     def _has_outputs(

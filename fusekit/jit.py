@@ -24,16 +24,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fusekit.errors import FusekitError
+from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.exploration import Exploration
 from fusekit.passes import Functionalize
 from fusekit.pipeline import Options, lower_graph, plan_of, run_passes
+from fusekit.run import zeros
 from fusekit.run.compile import clear_cache as forget_kernels
 from fusekit.run.cuda import ptx
 from fusekit.run.decode import symbols
 from fusekit.run.forks import Lock
 from fusekit.run.memory import LayoutMismatch
 from fusekit.run.plan import LastRun, Plan, execute
+from fusekit.run.trial import Trial
 from fusekit.trace import Recording, Signature, differing, generalise, record, signature
 from fusekit.trace.foreign import Sightings, Unobserved, Watch
 from fusekit.trace.graph_of import graph_of
@@ -44,6 +46,7 @@ from fusekit.trace.recording import Source
 from fusekit.trace.results import Build
 from fusekit.trace.shadow import Script
 from fusekit.trace.swap import is_inside
+from fusekit.trace.told import learn
 
 __all__ = ["CacheInfo", "JitFunction", "clear_cache", "jit", "last_run"]
 
@@ -105,6 +108,7 @@ class _Known:
     takes_call: bool  # containers of the call's come back
     owner: _Kept
     misses: int = 0
+    is_proven: bool = False  # did its library calls give what was recorded?
 
 
 @dataclass(eq=False, slots=True)
@@ -138,6 +142,10 @@ class _Watched(Exception):
     def __init__(self, key: object):
         super().__init__()
         self.key = key
+
+
+class _Unplaced(Exception):
+    """An argument is a zero tensor without memory."""
 
 
 class JitFunction:
@@ -188,6 +196,8 @@ class JitFunction:
                 tensors = looked.inputs(entry)
         except _Watched as found:
             watched = found.key
+        except _Unplaced:
+            return zeros.called(self, args, kwargs)
         else:
             return self._run(entry, looked, tensors, args, kwargs)
         return self._watch(watched, args, kwargs)
@@ -200,16 +210,27 @@ class JitFunction:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """A found plan; where a foreign op answers with other tensors than it did, the call in eager, if it may be."""
+        """A found plan. Where a library call gives other tensors than it was recorded with, the call is made again,
+        with those: by a new recording, or in eager where foreign ops are watched."""
+        trial = None if entry.is_proven else _trial(entry, tensors, looked.leaves)
         try:
             call = (args, kwargs) if entry.takes_call else ()
-            return self._execute(entry, tensors, looked.leaves, call)
-        except LayoutMismatch:
-            if not entry.is_foreign:
-                raise
+            out = self._execute(entry, tensors, looked.leaves, call)
+        except LayoutMismatch as found:
+            if trial is None and (entry.is_proven or entry.plan.ending.written):
+                self._unsettle(entry)
+                raise  # a second run would write and draw again
+            if trial is not None:
+                trial.put_back()
             self._unsettle(entry)
-            if entry.plan.ending.written:  # and may have been: a second run would write again
-                raise
+            is_new = found.told is not None and learn(*found.told)
+            if not (entry.is_foreign and self._watches):
+                if not is_new:
+                    raise UnsupportedError(found.what, found.where, found.fix) from found
+                return self(*args, **kwargs)
+        else:
+            entry.is_proven = True
+            return out
         return self._watch(looked.key, args, kwargs)
 
     def _execute(
@@ -277,6 +298,8 @@ class JitFunction:
             found = scripts.ask(self._fn, args, kwargs) if scripts is not None else None
             if found is not None:
                 return self._keep(looked, self._entry(looked, *found)), looked
+        if zeros.are_in((args, kwargs)):
+            raise _Unplaced
         key = None if looked is None else looked.key
         recording = self._record(key, args, kwargs)
         self._recordings += 1
@@ -439,6 +462,13 @@ def _compiled(fn: Callable[..., object], options: Options, recording: Recording,
     compiled = lower_graph(steps[-1].graph, options.backend, options.precision)
     plan = plan_of(steps[-1].graph, compiled, recording.graph)
     return _Kept(plan, recording, Exploration(fn, (), {}, options, recording, steps, (compiled, plan)), numbers)
+
+
+def _trial(entry: _Known, tensors: Sequence[torch.Tensor], leaves: Sequence[object]) -> Trial | None:
+    if not entry.plan.counts.extern_calls:
+        return None
+    objects = symbols(entry.objects, leaves) if entry.objects else {}
+    return Trial.of(entry.owner.recording, tensors, entry.numbers, list(objects.values()))
 
 
 def jit(fn: Callable[..., Any] | None = None, *, options: Options | None = None, **changes: Any) -> Any:

@@ -15,9 +15,9 @@ from fusekit.ids import NodeId
 from fusekit.index import Form
 from fusekit.ir import Graph, Guard, Op
 from fusekit.run.bounds import check_index
-from fusekit.run.decode import Leaves, Scalar, caller, is_ours, names_of, reader, tensors_in
+from fusekit.run.decode import Leaves, Scalar, caller, is_ours, names_of, reader
 from fusekit.run.grids import gather, holds
-from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, is_read, place_of, settle
+from fusekit.run.memory import Blocks, Memory, Place, is_read, place_of, settle_all
 from fusekit.run.outputs import Ending, finish
 from fusekit.torch_types import TO_TORCH
 
@@ -126,15 +126,11 @@ class Run:
 
     def _call(self, op: NodeId, payload: Op) -> None:
         """An exact overload on places: fresh results bring their storage, all others must be where the graph says."""
-        operands = self.graph.operands(op)
+        operands, results = self.graph.operands(op), self.graph.results(op)
         made = {node: self.tensor(node) for node in operands}  # an object that comes twice is one object
-        found = tensors_in(caller(payload)([made[node] for node in operands], self.numbers, self.leaves))
-        results = self.graph.results(op)
-        if len(found) != len(results):
-            raise LayoutMismatch(f"{op} {payload.target} gave {len(found)} tensors, recorded were {len(results)}")
-        for tensor, node in zip(found, results, strict=True):
-            if is_read(self.graph, node):
-                settle(self.memory, self._place(node), tensor, f"{op} {payload.target}")
+        out = caller(payload)([made[node] for node in operands], self.numbers, self.leaves)
+        read = [is_read(self.graph, node) for node in results]
+        settle_all(self.memory, [self._place(node) for node in results], read, out, f"{op} {payload.target}")
 
 
 def _window(run: Run, op: NodeId, payload: Op) -> torch.Tensor:

@@ -12,11 +12,12 @@ from fusekit.errors import FusekitError
 from fusekit.ids import NodeId
 from fusekit.ir import INPUT, RETURN, Graph
 from fusekit.run.bounds import Parameter, watched
-from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
+from fusekit.run.decode import Leaves, Scalar, arguments, overload
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
-from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, is_read, place_of, settle
+from fusekit.run.memory import Blocks, LayoutMismatch, Memory, is_read, place_of, settle_all
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
+from fusekit.trace.told import answer, question
 
 Step = Callable[[Memory, Leaves], None]
 
@@ -190,25 +191,23 @@ class _Maker:
 
     def call(self, op: NodeId) -> Step:
         """A library call: the exact overload on real memory."""
-        call = caller(self.graph.op(op))
-        graph, number = self.graph, self.blocks.number
+        graph, number, payload = self.graph, self.blocks.number, self.graph.op(op)
+        function, read_all = overload(payload.target), arguments(payload)
         operands = tuple((t, place_of(graph, number, t, self.program)) for t in graph.operands(op))
-        results = tuple(place_of(self.graph, self.blocks.number, t) for t in self.graph.results(op))
-        read = [is_read(self.graph, t) for t in self.graph.results(op)]
-        payload = self.graph.op(op)
+        results = tuple(place_of(graph, number, t) for t in graph.results(op))
+        read = [is_read(graph, t) for t in graph.results(op)]
         what = f"{op} {payload.target}" + (f" at {payload.origin}" if payload.origin else "")
 
         def run(memory: Memory, leaves: Leaves) -> None:
             made = {node: memory.tensor(place) for node, place in operands}  # an object that comes twice is one object
+            args, kwargs = read_all([made[node] for node, _ in operands], memory.numbers, leaves)
             with torch.no_grad():
-                found = tensors_in(call([made[node] for node, _ in operands], memory.numbers, leaves))
-            if len(found) != len(results):
-                raise LayoutMismatch(
-                    f"{what} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
-                )
-            for place, tensor, wanted in zip(results, found, read, strict=True):
-                if wanted:
-                    settle(memory, place, tensor, what)
+                out = function(*args, **kwargs)
+            try:
+                settle_all(memory, results, read, out, what)
+            except LayoutMismatch as error:
+                error.told = question(function, args, kwargs), answer(out)
+                raise
 
         return run
 

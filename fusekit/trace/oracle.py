@@ -175,6 +175,27 @@ def _asked_strides(
     return tuple((shape, g) for g in grown) if len(grown) == len(found) else None
 
 
+def mixed_answer(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], room: Callable[[torch.Tensor], int]
+) -> Any:
+    """What eager gives for floating operands of several element types, where stand-ins have rules of their own for the
+    results' (norms of halves with float weights); None where these are trusted, and where eager raises."""
+    tensors = list(tensors_in([list(args), dict(kwargs)]))
+    if len({t.dtype for t in tensors}) < 2 or not all(t.is_floating_point() for t in tensors):
+        return None
+    if func.namespace != "aten" or torch.Tag.pointwise in func.tags or _draws_unasked(func):
+        return None
+    if sum(room(t) for t in tensors) > LIMIT:
+        return None
+
+    def made(t: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device_for(func, t)).fill_(1)
+
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        answer = _answer(func, mapped(tuple(args), made), mapped(dict(kwargs), made))
+    return None if isinstance(answer, Exception) else answer
+
+
 def shrunk(t: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides with sizes of 2 for all above 1, the order of the strides, zeros and gaps kept."""
     shape = tuple(min(size, 2) for size in t.shape)

@@ -31,6 +31,7 @@ from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
 from fusekit.trace.resizing import RESIZING, resize, resize_destinations
 from fusekit.trace.schema import base_name, defined_results, destinations_for, operands
+from fusekit.trace.told import as_told
 
 T = TypeVar("T")
 aten = torch.ops.aten
@@ -236,6 +237,8 @@ class Recorder(TorchDispatchMode):
                 copy = self._record(aten._conj_physical.default, args, kwargs)
                 self.conjugates.note(args[0], copy)
                 return copy
+            if func is aten._efficientzerotensor.default:  # zeros without memory, autograd's answer to an exact zero
+                func = aten.zeros.default
             if func is aten.where.self and args[0].dtype == torch.uint8:  # eager takes it, fakes do not
                 args = (self._record(aten._to_copy.default, (args[0],), {"dtype": torch.bool}), *args[1:])
             return self._record(func, args, kwargs)
@@ -253,6 +256,7 @@ class Recorder(TorchDispatchMode):
         out = self._restrided(func, args, kwargs, self.run(func, args, kwargs))
         if foreign.is_foreign(func):
             out = self._as_seen(func, out)
+        out = self.asking(lambda: as_told(func, args, kwargs, out, self.room))
         out = destinations_for(func, out, written)
         results = defined_results(func, list(tensors_in(out)))
         self._check_results(func, results, written)

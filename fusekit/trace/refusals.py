@@ -97,6 +97,8 @@ def refuse_tensor(t: torch.Tensor, where: Origin | str | None) -> None:
     if t.is_conj() or t.is_neg():
         fix = "call resolve_conj() or resolve_neg() first"
         raise UnsupportedError("a tensor with a lazy conj or neg bit", where, fix)
+    if t._is_zerotensor():
+        raise UnsupportedError("a zero tensor without memory, as autograd gives them,", where, "pass its clone()")
     if t.device.type == "meta":
         raise UnsupportedError("a meta tensor has no memory", where, "pass a tensor with data")
     if t.dtype not in FROM_TORCH:

@@ -50,6 +50,7 @@ table: $(VENV)/made-run ## make docs/table.md anew: launches and bytes of each p
 fuzz: $(VENV)/made-dev ## random programs against eager, goes on where it stopped (PROGRAMS, NUMBA_PROGRAMS, JOBS), slow tests
 	@export TORCH_CPP_LOG_LEVEL=ERROR; status=0; \
 	$(BIN)/python -m fusekit.testing.fuzz --runner plain --programs $(PROGRAMS) --jobs $(JOBS) || status=1; \
+	$(BIN)/python -m fusekit.testing.fuzz --runner plain --numbers --steps 8 --programs $(PROGRAMS) --jobs $(JOBS) || status=1; \
 	$(BIN)/python -m fusekit.testing.fuzz --runner numba --programs $(NUMBA_PROGRAMS) --jobs $(JOBS) || status=1; \
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 -m slow $(TESTS) || status=1; exit $$status
 

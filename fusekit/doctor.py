@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -196,12 +197,14 @@ def _cache_folder() -> Iterable[Finding]:
     from fusekit.run import cache
 
     folder = cache.cache_root()
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
-    size = sum(path.stat().st_size for path in files) / 2**20
+    files = cache.files()
+    size = sum(status.st_size for status in files) / 2**20
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     is_writable = os.access(nearest, os.W_OK)
     state = f"{folder}, {len(files)} files, {size:.1f} MiB" if is_writable else f"{folder} can't be written"
     yield Finding("cache folder", state, None if is_writable else "export FUSEKIT_CACHE=<a folder that can be written>")
+    for said in cache.problems():
+        yield Finding("cache folder", f"not used: {said}", f"rm -r {shlex.quote(str(folder))}")
 
 
 PROBES: tuple[Callable[[], Iterable[Finding]], ...] = (

@@ -12,16 +12,22 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from fusekit.errors import FusekitError, UnsupportedError
 from fusekit.escape import line
 from fusekit.jit import KEYS, JitFunction, forget_last_run
 from fusekit.pipeline import Options
-from fusekit.trace.dynamo import GraphCall
+from fusekit.run import zeros
+from fusekit.run.forks import Lock
+from fusekit.trace.dynamo import GraphCall, refusal_of
+from fusekit.trace.fallback import without_aot_check
+from fusekit.trace.foreign import is_foreign
 from fusekit.trace.gradients import Differentiated, exact_key
 from fusekit.trace.private import C
 
@@ -68,6 +74,7 @@ class _Fused:
         self.call, self.options = call, options
         self.jit = _Jit(call, options, watches)
         self._refused: dict[object, int] = {}  # how often, by key
+        self._said: set[str] = set()
 
     def __call__(self, *args: Any) -> Any:
         flat = self.call.arguments(args)
@@ -76,19 +83,18 @@ class _Fused:
         try:
             return self.jit(*flat)
         except UnsupportedError as error:
-            if self._refuse(flat) == 1:
+            self._refuse(flat)
+            if self.options.strict or str(error) not in self._said:
+                self._said.add(str(error))
                 warn_of_fallback(self.call, self.options, error)
-            elif self.options.strict:
-                raise
         return self.call.eager(args)
 
-    def _refuse(self, flat: Sequence[Any]) -> int:
-        """How often calls like this one were refused by now."""
+    def _refuse(self, flat: Sequence[Any]) -> None:
+        """Count that a call like this one was refused."""
         key = exact_key(flat, True)
         if len(self._refused) >= KEYS:
             self._refused.clear()
-        count = self._refused[key] = self._refused.get(key, 0) + 1
-        return count
+        self._refused[key] = self._refused.get(key, 0) + 1
 
 
 class _Jit(JitFunction):
@@ -120,21 +126,34 @@ class _Backend:
         self.call, self.options = call, options
         self.fused = _Fused(call, options)
         self.trained: OrderedDict[object, Differentiated | None] = OrderedDict()  # None: in eager
-        self.is_exact = False
-        self._lock = threading.RLock()
+        self.refused = refusal_of(call)
+        self.is_exact = self._is_said = False
+        self._lock = Lock()
         self._versions = threading.local()
 
     def __call__(self, *args: Any) -> Any:
         forget_last_run()
+        if self.refused is not None:
+            return self._in_eager(args)
         if not torch.is_grad_enabled():
             return self.fused(*args)
         flat = self.call.arguments(args)
         if not any(isinstance(a, torch.Tensor) and a.requires_grad for a in flat):
             return self.fused(*args)
+        if zeros.are_in(flat):
+            return zeros.called(self, args, {})
         trained = self._trained(flat)
         if trained is None:
             return self.call.eager(args)
         return self._train(trained, flat)
+
+    def _in_eager(self, args: Sequence[Any]) -> Any:
+        """A graph that is refused by its nodes, before any of them ran."""
+        assert self.refused is not None
+        if not self._is_said or self.options.strict:
+            self._is_said = True
+            warn_of_fallback(self.call, self.options, self.refused)
+        return self.call.eager(args)
 
     def _train(self, trained: Differentiated, flat: Sequence[Any]) -> Any:
         """AOT bumps the versions of inputs written in the graph once more, after it saved them: they are set back.
@@ -148,6 +167,7 @@ class _Backend:
         for t, version in zip(self._versions.watched, self._versions.now, strict=False):
             if t._version != version and not t.requires_grad:
                 C._autograd._unsafe_set_version_counter((t,), (version,))
+        self._versions.watched = ()
         return out
 
     def _trained(self, flat: Sequence[Any]) -> Differentiated | None:
@@ -180,8 +200,11 @@ class _Backend:
         if not is_forward:
             return fused
 
+        is_foreign_free = not any(isinstance(n.target, OpOverload) and is_foreign(n.target) for n in call.nodes())
+
         def run(*args: Any) -> Any:
-            out = fused(*args)
+            with C._DisableAutocast(), without_aot_check() if is_foreign_free else nullcontext():
+                out = fused(*args)  # its casts are in the graph
             self._versions.now = [t._version for t in self._versions.watched]
             return out
 

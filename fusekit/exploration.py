@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from fusekit.notebook.widget import Stepper
     from fusekit.run.profile import Profile
 
+Call = tuple[Sequence[object], Mapping[str, object]]  # the args and kwargs of one
+
 __all__ = ["CheckReport", "Exploration", "Options", "SegmentView", "Summary", "cut", "diff", "explore", "overlap"]
 
 
@@ -227,8 +229,11 @@ class Exploration:
         that make it another program."""
         if args or kwargs:
             return self._call(args, kwargs)
-        leaves, _ = self._explored()
-        return self._execute(leaves, clones(self._like_explored(leaves)))
+        leaves, spec = self._explored()
+        inputs = self._like_explored(leaves)
+        copies = clones(inputs)
+        now = {id(t): copy for t, copy in zip(inputs, copies, strict=True)}
+        return self._execute(leaves, copies, tree_unflatten([now.get(id(x), x) for x in leaves], spec))
 
     def _explored(self) -> tuple[list[Any], TreeSpec]:
         """The explored arguments as (leaves, structure)."""
@@ -260,7 +265,7 @@ class Exploration:
             what = f"these arguments of {self.name} are arranged in another way than the explored ones"
             raise FusekitError(f"{what}: {_outline(args, kwargs)}, not {_outline(self.args, self.kwargs)}")
         inputs = self._like_explored(leaves)
-        return self._execute(leaves, inputs, self._numbers(args, kwargs, leaves))
+        return self._execute(leaves, inputs, (args, kwargs), self._numbers(args, kwargs, leaves))
 
     def _numbers(
         self, args: Sequence[object], kwargs: Mapping[str, object], leaves: Sequence[object]
@@ -276,14 +281,18 @@ class Exploration:
         return found
 
     def _execute(
-        self, leaves: Sequence[object], inputs: Sequence[torch.Tensor], numbers: Sequence[int | float] | None = None
+        self,
+        leaves: Sequence[object],
+        inputs: Sequence[torch.Tensor],
+        call: Call,
+        numbers: Sequence[int | float] | None = None,
     ) -> object:
         numbers = self.recording.examples if numbers is None else numbers
         if problem := too_small(self.recording.graph, inputs, numbers):
             what = f"this call is not like the explored one: {problem}"
             raise FusekitError(what, None, "give tensors in storages as large as the explored ones, or explore it anew")
         flat = execute(self._plan, inputs, numbers, symbols(self.recording.objects, leaves))
-        return restructure(self.recording, flat)
+        return self.recording.result(flat, call)
 
     def check(self, rtol: float | None = None, atol: float | None = None) -> CheckReport:
         """Outputs, mutated inputs, aliasing, dtypes, strides and exceptions against eager, on clones.
@@ -294,16 +303,18 @@ class Exploration:
         """
         _ = self._plan  # its own errors are no facts about the function
         tolerance = Tolerance(rtol, atol, fast=self.options.precision == "fast")
-        return self._check(lambda leaves, inputs: self._execute(leaves, inputs), tolerance)
+        return self._check(self._execute, tolerance)
 
     def check_steps(self) -> dict[str, CheckReport]:
         """The same for the interpreter run on the graph after every pass: which pass broke it?"""
         reports: dict[str, CheckReport] = {}
         for step in self.steps:
 
-            def ours(leaves: Sequence[object], inputs: Sequence[torch.Tensor], graph: Graph = step.graph) -> object:
+            def ours(
+                leaves: Sequence[object], inputs: Sequence[torch.Tensor], call: Call, graph: Graph = step.graph
+            ) -> object:
                 flat = interpret(graph, inputs, (), symbols(self.recording.objects, leaves), self.recording.graph)
-                return restructure(self.recording, flat)
+                return self.recording.result(flat, call)
 
             reports[step.name] = self._check(ours, fn=self.fn if step is self.steps[0] else self._eager())
         return reports
@@ -337,7 +348,7 @@ class Exploration:
 
     def _check(
         self,
-        ours: Callable[[Sequence[object], Sequence[torch.Tensor]], object],
+        ours: Callable[[Sequence[object], Sequence[torch.Tensor], Call], object],
         tolerance: Tolerance | None = None,
         fn: Callable[..., object] | None = None,
     ) -> CheckReport:
@@ -349,7 +360,7 @@ class Exploration:
 
         def call(*args: object, **kwargs: object) -> object:
             leaves, _ = tree_flatten((args, kwargs))
-            return ours(leaves, self.recording.tensors(leaves))
+            return ours(leaves, self.recording.tensors(leaves), (args, kwargs))
 
         keep = {id(t) for _, t in kept}
         first, second = self._cloned(keep), self._cloned(keep)
@@ -468,11 +479,6 @@ def _meets(t: object, others: Sequence[torch.Tensor]) -> bool:
 
 def _never(*_: object) -> None:
     raise AssertionError("a plan that only counts is not run")
-
-
-def restructure(recording: Recording, flat: Sequence[object]) -> Any:
-    """Output leaves in the structure that the function returned."""
-    return tree_unflatten(list(flat), recording.out_spec)
 
 
 def diff(first: Exploration, second: Exploration) -> GraphDiff:

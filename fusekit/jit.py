@@ -15,6 +15,7 @@ import functools
 import operator
 import sys
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,29 +23,36 @@ from types import MethodType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_unflatten
 
+from fusekit.errors import UnsupportedError
 from fusekit.escape import line
 from fusekit.exploration import Exploration
 from fusekit.kinds import expect, expect_function, expect_names
 from fusekit.passes import Functionalize
 from fusekit.pipeline import OPTIONS, Changes, Options, lower_graph, plan_of, run_passes
-from fusekit.run.compile import clear_cache
+from fusekit.run import zeros
+from fusekit.run.compile import clear_cache as forget_kernels
+from fusekit.run.cuda import ptx
 from fusekit.run.decode import symbols
+from fusekit.run.forks import Lock
 from fusekit.run.memory import LayoutMismatch
 from fusekit.run.plan import LastRun, Plan, execute
+from fusekit.run.trial import Trial
 from fusekit.trace import Recording, Signature, differing, generalise, record, signature
 from fusekit.trace.foreign import Sightings, Unobserved, Watch
 from fusekit.trace.graph_of import graph_of
-from fusekit.trace.guards import Key, Looked
+from fusekit.trace.guards import Key, Looked, is_as_recorded
 from fusekit.trace.numbers import slots_of
 from fusekit.trace.predicate import Predicate, predicate_of
+from fusekit.trace.recording import Source
+from fusekit.trace.results import Build
 from fusekit.trace.shadow import Script
 from fusekit.trace.swap import is_inside
+from fusekit.trace.told import learn
 
 __all__ = ["CacheInfo", "JitFunction", "clear_cache", "jit", "last_run"]
 
-PATTERNS, PLANS, KEYS = 8, 64, 1024
+PATTERNS, PLANS, KEYS, LAYOUTS = 8, 64, 1024, 256
 SCRIPTS, BRANCHES = 64, 4  # kept: keys without numbers, and recordings of each
 PREDICATES = 4  # asked before the full key, the latest made first
 Numbers = tuple[Any, ...]
@@ -59,6 +67,7 @@ class _Last(threading.local):
 
 
 _this_thread = _Last()
+_made: weakref.WeakSet[JitFunction[..., Any]] = weakref.WeakSet()
 
 
 class CacheInfo(NamedTuple):
@@ -87,7 +96,7 @@ class _Kept:
         return not set(differing(self.values, numbers)) - set(self.recording.parameters)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class _Known:
     """What a known key runs: a plan, the numbers of that key, how to put the outputs together.
 
@@ -97,18 +106,19 @@ class _Known:
     plan: Plan
     numbers: Numbers
     objects: Mapping[str, object]
-    build: Callable[[list[object]], Any]
-    recording: Recording
+    build: Build
+    inputs: Sequence[Source]
+    is_foreign: bool
+    takes_call: bool  # containers of the call's come back
     owner: _Kept
-    pins: tuple[object, ...]
     misses: int = 0
+    is_proven: bool = False  # did its library calls give what was recorded?
 
 
 @dataclass(eq=False, slots=True)
 class _Scripts:
     """Recordings whose keys differ in numbers only, the latest first; each becomes a Script when it is first asked."""
 
-    pins: tuple[object, ...]
     recordings: list[tuple[Recording, Signature, Numbers]]
     made: dict[int, Script]
 
@@ -138,6 +148,10 @@ class _Watched(Exception):
         self.key = key
 
 
+class _Unplaced(Exception):
+    """An argument is a zero tensor without memory."""
+
+
 class JitFunction(Generic[P, R]):
     """A compiled function. ``last_run`` counts the launches of this thread's last call of it (None before it, and after
     one that raised)."""
@@ -149,12 +163,15 @@ class JitFunction(Generic[P, R]):
         functools.update_wrapper(self, fn, updated=())
         self._fn: Callable[..., Any] = fn
         self._options = options
-        self._lock = threading.RLock()
+        self._lock = Lock()
+        _made.add(self)
         self._key = Key()
         self._known: OrderedDict[object, _Known] = OrderedDict()
         self._scripts: OrderedDict[object, _Scripts] = OrderedDict()  # by key without numbers
         self._kept: OrderedDict[object, list[_Kept]] = OrderedDict()  # by signature
-        self._patterns: dict[object, dict[tuple[Any, ...], None]] = {}  # by signature without its overlap pattern
+        self._patterns: OrderedDict[object, dict[tuple[Any, ...], None]] = (
+            OrderedDict()
+        )  # by signature without its overlap pattern
         self._sightings = Sightings()
         self._fast: tuple[tuple[Predicate, _Known], ...] = ()  # replaced as a whole: read without the lock
         self._hits = self._recordings = 0
@@ -178,9 +195,11 @@ class JitFunction(Generic[P, R]):
         try:
             with self._lock:
                 entry, looked = self._find(args, kwargs)
-                tensors = looked.inputs(entry.recording)
+                tensors = looked.inputs(entry)
         except _Watched as found:
             watched = found.key
+        except _Unplaced:
+            return zeros.called(self, args, kwargs)
         else:
             return self._run(entry, looked, tensors, args, kwargs)
         return self._watch(watched, args, kwargs)
@@ -193,23 +212,39 @@ class JitFunction(Generic[P, R]):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """A found plan; where a foreign op answers with other tensors than it did, the call in eager, if it may be."""
+        """A found plan. Where a library call gives other tensors than it was recorded with, the call is made again,
+        with those: by a new recording, or in eager where foreign ops are watched."""
+        trial = None if entry.is_proven else _trial(entry, tensors, looked.leaves)
         try:
-            return self._execute(entry, tensors, looked.leaves)
-        except LayoutMismatch:
-            if not entry.recording.foreign:
-                raise
+            call = (args, kwargs) if entry.takes_call else ()
+            out = self._execute(entry, tensors, looked.leaves, call)
+        except LayoutMismatch as found:
+            if trial is None and (entry.is_proven or entry.plan.ending.written):
+                self._unsettle(entry)
+                raise  # a second run would write and draw again
+            if trial is not None:
+                trial.put_back()
             self._unsettle(entry)
-            if entry.plan.ending.written:  # and may have been: a second run would write again
-                raise
+            is_new = found.told is not None and learn(*found.told)
+            if not (entry.is_foreign and self._watches):
+                if not is_new:
+                    raise UnsupportedError(found.what, found.where, found.fix) from found
+                again: Callable[..., Any] = self
+                return again(*args, **kwargs)
+        else:
+            entry.is_proven = True
+            return out
         return self._watch(looked.key, args, kwargs)
 
-    def _execute(self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object]) -> Any:
+    def _execute(
+        self, entry: _Known, inputs: Sequence[torch.Tensor], leaves: Sequence[object], call: tuple[Any, ...] = ()
+    ) -> Any:
+        """``call``: the call's args and kwargs, where containers of these may come back."""
         objects = symbols(entry.objects, leaves) if entry.objects else ()
-        odd = functools.partial(self._unsettle, entry) if entry.recording.foreign else None
+        odd = functools.partial(self._unsettle, entry) if entry.is_foreign else None
         flat = execute(entry.plan, inputs, entry.numbers, objects, odd)
         self._last.run = _this_thread.run = entry.plan.counts
-        return entry.build(flat)
+        return entry.build(flat, *call) if call else entry.build(flat)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """In a class body it is a method: ``self`` is its first argument, so instances have keys of their own."""
@@ -265,19 +300,26 @@ class JitFunction(Generic[P, R]):
             scripts = self._scripts.get(looked.without_numbers)
             found = scripts.ask(self._fn, args, kwargs) if scripts is not None else None
             if found is not None:
-                return self._keep(looked, *found), looked
+                return self._keep(looked, self._entry(looked, *found)), looked
+        if zeros.are_in((args, kwargs)):
+            raise _Unplaced
         key = None if looked is None else looked.key
         recording = self._record(key, args, kwargs)
         self._recordings += 1
+        self._slow_down()
         self._key.learn(recording)
         looked = self._key.look(args, kwargs)
+        is_of_key = all(map(is_as_recorded, recording.guards))  # else another thread wrote meanwhile
         if recording.foreign and self._watches:
             self._sightings.move(key, looked.key)
             if not self._sightings.is_settled(looked.key, recording.foreign):
                 raise _Watched(looked.key)
         signed, numbers = signature(recording)
-        self._remember(looked, recording, signed, numbers)
-        return self._keep(looked, recording, signed, numbers), looked
+        entry = self._entry(looked, recording, signed, numbers)
+        if is_of_key:
+            self._remember(looked, recording, signed, numbers)
+            self._keep(looked, entry)
+        return entry, looked
 
     def _record(self, key: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Recording:
         """The function as a recording, with the foreign layouts that were seen for its key. Raises _Watched."""
@@ -301,29 +343,38 @@ class JitFunction(Generic[P, R]):
         """A predicate for a key that was met again. It costs more than a look-up: when it fails for calls of its own
         key, another one is made after twice as many of them."""
         entry.misses += 1
-        if entry.misses & (entry.misses - 1) or entry.recording.foreign:
+        if entry.misses & (entry.misses - 1) or entry.is_foreign:
             return
-        predicate = predicate_of(self._key, entry.recording, args, kwargs)
+        predicate = predicate_of(self._key, entry, args, kwargs, _ending(self, entry))
         if predicate is not None:
             others = [pair for pair in self._fast if pair[1] is not entry]
             self._fast = ((predicate, entry), *others[: PREDICATES - 1])
+
+    def _slow_down(self) -> None:
+        """No predicates for now: each holds parts of what was there when it was made, which may have been replaced."""
+        for _, entry in self._fast:
+            entry.misses = 0
+        self._fast = ()
 
     def _remember(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> None:
         """The recording, for calls that differ from this one in the numbers among the arguments."""
         if not any(type(leaf) in (int, float) for leaf in looked.leaves):
             return
         key = looked.without_numbers
-        self._scripts.setdefault(key, _Scripts(looked.pins, [], {})).add(recording, signed, numbers)
+        self._scripts.setdefault(key, _Scripts([], {})).add(recording, signed, numbers)
         self._scripts.move_to_end(key)
         if len(self._scripts) > SCRIPTS:
             self._scripts.popitem(last=False)
 
-    def _keep(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Known:
-        """The entry of a new key."""
+    def _entry(self, looked: Looked, recording: Recording, signed: Signature, numbers: Numbers) -> _Known:
         found = self._plan(recording, signed, numbers)
         taken = tuple(numbers[slot] for slot in found.recording.parameters)
-        build, objects = _builder(recording.out_spec), recording.objects
-        entry = _Known(found.plan, taken, objects, build, recording, found, looked.pins)
+        build, objects = recording.out_spec.builder(), recording.objects
+        foreign, takes_call = bool(recording.foreign), bool(recording.out_spec.given)
+        return _Known(found.plan, taken, objects, build, recording.inputs, foreign, takes_call, found)
+
+    def _keep(self, looked: Looked, entry: _Known) -> _Known:
+        """The entry of a new key."""
         self._known[looked.key] = entry
         if len(self._known) > KEYS:
             self._known.popitem(last=False)
@@ -332,6 +383,9 @@ class JitFunction(Generic[P, R]):
     def _plan(self, recording: Recording, signed: Signature, numbers: Numbers) -> _Kept:
         pattern, layouts = signed.pattern, signed.without_pattern
         seen = self._patterns.setdefault(layouts, {})
+        self._patterns.move_to_end(layouts)
+        if len(self._patterns) > LAYOUTS:
+            self._patterns.popitem(last=False)
         if pattern not in seen and len(seen) >= PATTERNS:
             return self._generic(recording, layouts, pattern, numbers)
         seen[pattern] = None
@@ -382,6 +436,14 @@ class JitFunction(Generic[P, R]):
 
     # ---- what it knows
 
+    def forget(self) -> None:
+        """Drops every plan, with kernels and recordings: the next calls record anew."""
+        with self._lock:
+            self._slow_down()
+            for kept in (self._known, self._scripts, self._kept, self._patterns):
+                kept.clear()
+            self._key, self._sightings = Key(), Sightings()
+
     def explorations(self) -> tuple[Exploration, ...]:
         """One for each plan that is kept, the latest used last. They hold no arguments: give ``run`` some."""
         return tuple(p.exploration for plans in self._kept.values() for p in plans)
@@ -412,6 +474,13 @@ def jit(fn: Callable[P, R], *, options: Options | None = None, **changes: Unpack
 def jit(
     fn: None = None, *, options: Options | None = None, **changes: Unpack[Changes]
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
+def _trial(entry: _Known, tensors: Sequence[torch.Tensor], leaves: Sequence[object]) -> Trial | None:
+    if not entry.plan.counts.extern_calls:
+        return None
+    objects = symbols(entry.objects, leaves) if entry.objects else {}
+    return Trial.of(entry.owner.recording, tensors, entry.numbers, list(objects.values()))
+
+
 def jit(fn: Callable[..., Any] | None = None, *, options: Options | None = None, **changes: Any) -> Any:
     """A callable that does what ``fn`` does, fused. ``changes`` are fields of Options: ``fk.jit(f, strict=True)``.
 
@@ -435,10 +504,21 @@ def forget_last_run() -> None:
     _this_thread.run = None
 
 
-def _builder(spec: TreeSpec) -> Callable[[list[object]], Any]:
-    """Output leaves into the structure that the function returned."""
-    if spec.is_leaf():
-        return operator.itemgetter(0)
-    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
-        return spec.type
-    return lambda flat: tree_unflatten(flat, spec)
+def clear_cache() -> None:
+    """Forgets plans and compiled kernels of every callable, in memory and on disk. What runs now runs on."""
+    for function in tuple(_made):
+        function.forget()
+    forget_kernels()
+    ptx.clear_cache()
+
+
+def _ending(function: JitFunction, entry: _Known) -> Callable[[weakref.ref[Any]], None]:
+    """What takes the predicates of an entry away; holds neither of them."""
+    callable_of, entry_of = weakref.ref(function), weakref.ref(entry)
+
+    def ends(_: weakref.ref[Any]) -> None:
+        function, entry = callable_of(), entry_of()
+        if function is not None:
+            function._fast = tuple(pair for pair in function._fast if pair[1] is not entry)
+
+    return ends

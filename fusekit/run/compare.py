@@ -11,6 +11,7 @@ import torch
 from fusekit.escape import line
 from fusekit.run.closeness import Tolerance, difference, storage_difference, ulps
 from fusekit.run.observe import Named, Outcome
+from fusekit.trace.entries import contents, is_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +137,20 @@ def _leaves(eager: Outcome, ours: Outcome, tolerance: Tolerance) -> list[Row]:
         if isinstance(want, torch.Tensor) and isinstance(got, torch.Tensor):
             rows.append(_tensor(path, want, got, tolerance))
         else:
-            same = type(want) is type(got) and bool(want == got or want != want)
-            rows.append(Row(path, repr(want)[:40], repr(got)[:40], same))
+            rows.append(Row(path, repr(want)[:40], repr(got)[:40], _is_alike(want, got)))
     return rows
+
+
+def _is_alike(want: object, got: object) -> bool:
+    """Are two values that are no tensors the same? Arrays by contents, NaN as itself."""
+    if type(want) is not type(got):
+        return False
+    if is_array(want):
+        return contents(want) == contents(got)
+    try:
+        return want is got or bool(want == got or want != want)
+    except Exception:  # their own comparison cannot tell
+        return False
 
 
 def describe(tensor: torch.Tensor) -> str:

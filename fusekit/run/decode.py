@@ -110,23 +110,26 @@ def _sequence(args: tuple[Arg, ...]) -> Reader:
     return lambda tensors, numbers, leaves: [read(tensors, numbers, leaves) for read in readers]
 
 
-def caller(op: core.Call) -> Reader:
-    """A function that calls the op's exact overload on tensors, numbers and leaves."""
-    function = overload(op.target)
+def arguments(op: core.Call) -> Callable[..., tuple[list[object], dict[str, object]]]:
+    """A function that gives what the op's overload is called with, of tensors, numbers and leaves."""
     positional = tuple(map(reader, op.args))
     named = tuple((name, reader(arg)) for name, arg in op.kwargs)
 
-    def call(tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar], leaves: Leaves) -> object:
+    def read_all(
+        tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar], leaves: Leaves
+    ) -> tuple[list[object], dict[str, object]]:
         kwargs = {name: read(tensors, numbers, leaves) for name, read in named}
-        return function(*(read(tensors, numbers, leaves) for read in positional), **kwargs)
+        return [read(tensors, numbers, leaves) for read in positional], kwargs
+
+    return read_all
+
+
+def caller(op: core.Call) -> Reader:
+    """A function that calls the op's exact overload on tensors, numbers and leaves."""
+    function, read_all = overload(op.target), arguments(op)
+
+    def call(tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar], leaves: Leaves) -> object:
+        args, kwargs = read_all(tensors, numbers, leaves)
+        return function(*args, **kwargs)
 
     return call
-
-
-def tensors_in(result: object) -> list[torch.Tensor]:
-    """The tensors of an op's result, in order: a tensor, or (nested) lists of such; None where an op gives none."""
-    if isinstance(result, torch.Tensor):
-        return [result]
-    if isinstance(result, list | tuple):
-        return [tensor for part in result for tensor in tensors_in(part)]
-    return []

@@ -31,6 +31,7 @@ class Launch(NamedTuple):
 class Direct(NamedTuple):
     """``addresses``: (block, input in it, the input's first byte in the block). ``launches``: (blocks to allocate,
     kernel, its arguments from the cells, blocks to let go). ``rest``: blocks that outputs hold and no kernel touches.
+    ``written``: inputs whose versions step; ``stored``: those among them that each launch writes.
     """
 
     blocks: int
@@ -38,6 +39,7 @@ class Direct(NamedTuple):
     launches: tuple[tuple[tuple[tuple[int, Callable[[], torch.Tensor]], ...], Callable, Callable, tuple[int, ...]], ...]
     rest: tuple[tuple[int, Callable[[], torch.Tensor]], ...]
     written: tuple[int, ...]
+    stored: tuple[tuple[int, ...], ...]
     outputs: tuple[Maker, ...]
 
     def __call__(self, tensors: Sequence[torch.Tensor], numbers: Sequence[Scalar], leaves: Leaves) -> list[object]:
@@ -55,9 +57,12 @@ class Direct(NamedTuple):
                 function(*arguments(cells))
                 for block in dying:
                     made[block] = None
-        finally:
-            if self.written:
-                step_versions([tensors[k] for k in self.written])
+        except BaseException:  # what stands in front of the failed launch was done, as in eager
+            done = [row[2] for row in self.launches].index(arguments)
+            step_versions([tensors[k] for k in dict.fromkeys(k for some in self.stored[:done] for k in some)])
+            raise
+        if self.written:
+            step_versions([tensors[k] for k in self.written])
         for block, make in self.rest:
             made[block] = make()
         out: list[object] = []
@@ -66,8 +71,11 @@ class Direct(NamedTuple):
         return out
 
 
-def direct(blocks: Blocks, ending: Ending, launches: Sequence[Launch]) -> Direct | None:
-    """The short way; None where the plan needs the general one. Launches of the plan are all of these."""
+def direct(
+    blocks: Blocks, ending: Ending, launches: Sequence[Launch], stored: Sequence[frozenset[int]]
+) -> Direct | None:
+    """The short way; None where the plan needs the general one. Launches of the plan are all of these; ``stored``: the
+    numbers of the blocks that each of them writes."""
     if ending.relayout or any(place.home is None for place in ending.written):
         return None
     outputs = _outputs(blocks, ending)
@@ -86,7 +94,9 @@ def direct(blocks: Blocks, ending: Ending, launches: Sequence[Launch]) -> Direct
     held = dict.fromkeys(leaf.place.block for leaf in ending.returned if leaf.place is not None)
     rest = tuple((block, _allocator(blocks, block)) for block in held if blocks.fresh[block] and block not in known)
     written = tuple(dict.fromkeys(place.home for place in ending.written if place.home is not None))
-    return Direct(len(blocks.fresh), addresses, tuple(rows), rest, written, outputs)
+    homes = [(place.home, place.block) for place in ending.written if place.home is not None]
+    each = tuple(tuple(dict.fromkeys(home for home, block in homes if block in some)) for some in stored)
+    return Direct(len(blocks.fresh), addresses, tuple(rows), rest, written, each, outputs)
 
 
 def _addresses(blocks: Blocks) -> tuple[tuple[int, int, int], ...] | None:

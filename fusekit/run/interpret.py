@@ -16,10 +16,10 @@ from fusekit.ids import NodeId
 from fusekit.index import ZERO, loop_vars
 from fusekit.ir import Graph, Number, core
 from fusekit.run.bounds import check_index
-from fusekit.run.decode import Leaves, Scalar, caller, names_of, tensors_in
+from fusekit.run.decode import Leaves, Scalar, caller, names_of
 from fusekit.run.grids import gather, holds
 from fusekit.run.lines import Lines
-from fusekit.run.memory import Blocks, LayoutMismatch, Memory, Place, is_read, place_of, settle
+from fusekit.run.memory import Blocks, Memory, Place, is_read, place_of, settle_all
 from fusekit.run.outputs import Ending, finish
 from fusekit.torch_types import TO_TORCH
 
@@ -120,15 +120,11 @@ class Run:
 
     def _call(self, op: NodeId, what: core.Call) -> None:
         """An exact overload on places: fresh results bring their storage, all others must be where the graph says."""
-        operands = self.graph.operands(op)
+        operands, results = self.graph.operands(op), self.graph.results(op)
         made = {node: self.tensor(node) for node in operands}  # an object that comes twice is one object
-        found = tensors_in(caller(what)([made[node] for node in operands], self.numbers, self.leaves))
-        results = self.graph.results(op)
-        if len(found) != len(results):
-            raise LayoutMismatch(f"{op} {what.target} gave {len(found)} tensors, recorded were {len(results)}")
-        for tensor, node in zip(found, results, strict=True):
-            if is_read(self.graph, node):
-                settle(self.memory, self._place(node), tensor, f"{op} {what.target}")
+        out = caller(what)([made[node] for node in operands], self.numbers, self.leaves)
+        read = [is_read(self.graph, node) for node in results]
+        settle_all(self.memory, [self._place(node) for node in results], read, out, f"{op} {what.target}")
 
     def _value(self, op: NodeId, what: core.Made) -> torch.Tensor:
         """A value by its definition. Where that is a matter of indices alone, it is the one that the compiler reads."""

@@ -16,10 +16,16 @@ from fusekit.ir import Block, Graph, Layout
 from fusekit.run.decode import Scalar, value_of
 from fusekit.run.lines import Lines
 from fusekit.torch_types import TO_TORCH
+from fusekit.trace.told import Answer, Question, results_in
 
 
 class LayoutMismatch(FusekitError):
-    """A library call answered with other tensors than were recorded, and no copy can make up for it."""
+    """A library call answered with other tensors than were recorded, and no copy can make up for it.
+
+    ``told``: the call, and what it gave: a new recording may believe it.
+    """
+
+    told: tuple[Question, Answer] | None = None
 
 
 RECORD_AGAIN = "its result hangs on data: run this op outside of the compiled function, or explore it anew"
@@ -280,6 +286,26 @@ def is_read(graph: Graph, result: NodeId) -> bool:
     """May anybody read a library call's result, by an op or through a view? Else it may be whatever it is."""
     block = graph.block_of(result)
     return bool(graph.users(result)) or any(t != result and graph.block_of(t) == block for t in graph.tensors())
+
+
+def settle_all(
+    memory: Memory, places: Sequence[Place], read: Sequence[bool], out: object, what: str = "a library call"
+) -> None:
+    """Make the places hold what a library call gave; where nobody may read a result, it is not looked at.
+
+    Raises LayoutMismatch.
+    """
+    found = results_in(out)
+    if len(found) != len(places):  # some calls give None for results that were not asked for
+        found = [tensor for tensor in found if tensor is not None]
+    if len(found) != len(places):
+        raise LayoutMismatch(f"{what} gave {len(found)} tensors, recorded were {len(places)}", None, RECORD_AGAIN)
+    for place, tensor, wanted in zip(places, found, read, strict=True):
+        if not wanted:
+            continue
+        if tensor is None:
+            raise LayoutMismatch(f"{what} gave no tensor where one was recorded", None, RECORD_AGAIN)
+        settle(memory, place, tensor.clone() if tensor._is_zerotensor() else tensor, what)
 
 
 def settle(memory: Memory, place: Place, tensor: torch.Tensor, what: str = "a library call") -> bool:

@@ -15,8 +15,9 @@ from fusekit.errors import FusekitError, InvalidGraph
 from fusekit.ids import NodeId
 from fusekit.ir import Graph, Symbol, core, is_tuple
 from fusekit.run.bind import calls_say_what_they_write
-from fusekit.run.decode import caller, tensors_in
+from fusekit.run.decode import caller
 from fusekit.torch_types import TO_TORCH
+from fusekit.trace.nested import tensors_in
 
 META = torch.device("meta")
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch.utils._pytree import keystr, tree_flatten_with_path
+from torch.utils._pytree import keystr
 
 from fusekit.run.clones import clones
 from fusekit.run.closeness import whole
+from fusekit.trace.kinds import named_parts
+from fusekit.trace.nested import keyed_leaves
 
 _set_versions = torch._C._autograd._unsafe_set_version_counter  # pyright: ignore[reportAttributeAccessIssue]
 Named = tuple[tuple[str, torch.Tensor], ...]
@@ -36,7 +38,36 @@ class Outcome:
 
 def paths(tree: object, root: str) -> list[tuple[str, object]]:
     """(path, leaf) of nested containers: ``out[0]``, ``a['x'][1]``."""
-    return [(root + keystr(path), leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+    return [(root + keystr(path), leaf) for path, leaf in keyed_leaves(tree)[0]]
+
+
+def opened(result: object, root: str) -> tuple[list[tuple[str, object]], str]:
+    """(path, leaf) of everything in a result, objects of any kind opened, and how they hold one another in words."""
+    leaves: list[tuple[str, object]] = []
+    seen: dict[int, str] = {}
+    words: list[str] = []
+    todo: list[tuple[str, object]] = [(root, result)]
+    while todo:
+        path, value = todo.pop()
+        try:
+            found, spec = keyed_leaves(value)
+        except RecursionError:  # it contains itself
+            words.append(f"{path}: a cycle")
+            continue
+        words += [f"{path}: {_outline(spec)}"] if path != root else [_outline(spec)]
+        inside: list[tuple[str, object]] = []
+        for place, leaf in ((path + keystr(at), leaf) for at, leaf in found):
+            parts = named_parts(leaf)
+            if parts is None:
+                leaves.append((place, leaf))
+            elif id(leaf) in seen:
+                words.append(f"{place} is {seen[id(leaf)]}")
+            else:
+                seen[id(leaf)] = place
+                words.append(f"{place}: {type(leaf).__qualname__}")
+                inside += [(place + name, part) for name, part in parts]
+        todo += reversed(inside)
+    return leaves, "; ".join(words)
 
 
 def observe(
@@ -58,12 +89,11 @@ def observe(
     versions = [_version(tensor) for tensor in tensors]
     result, error = _call(fn, args, kwargs)
     bumped = tuple(_version(tensor) != old for tensor, old in zip(tensors, versions, strict=True))
-    leaves = paths(result, "out") if error is None else []
+    leaves, structure = opened(result, "out") if error is None else ([], "")
     if captured:
         tensors, leaves = _keep(tensors, leaves)
         _restore(captured, before[len(named) :], versions[len(named) :])
     names = [name for name, _ in (*named, *captured)]
-    structure = _outline(tree_flatten_with_path(result)[1]) if error is None else ""
     return Outcome(tuple(leaves), structure, error, tuple(zip(names, tensors, strict=True)), bumped, before)
 
 

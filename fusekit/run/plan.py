@@ -13,12 +13,13 @@ from fusekit.ids import NodeId
 from fusekit.ir import Graph, core
 from fusekit.run.bind import hold
 from fusekit.run.bounds import Parameter, watched
-from fusekit.run.decode import Leaves, Scalar, caller, tensors_in
+from fusekit.run.decode import Leaves, Scalar, arguments, overload
 from fusekit.run.direct import Direct, Launch, direct
 from fusekit.run.interpret import Run
 from fusekit.run.lines import Lines
-from fusekit.run.memory import RECORD_AGAIN, Blocks, LayoutMismatch, Memory, is_read, place_of, settle
+from fusekit.run.memory import Blocks, LayoutMismatch, Memory, is_read, place_of, settle_all
 from fusekit.run.outputs import Ending, bump, finish, whole_outputs
+from fusekit.trace.told import answer, question
 
 Step = Callable[[Memory, Leaves], None]
 
@@ -55,7 +56,8 @@ class LastRun:
 class Plan:
     """``steps`` in order, the memory that they work on, what is handed back, and what one call counts.
 
-    ``direct``: the short way, for a plan of kernels only. ``owners``: the segment of each step.
+    ``direct``: the short way, for a plan of kernels only. ``owners``: the segment of each step. ``stored``: the numbers
+    of the blocks that each step writes.
     """
 
     steps: tuple[Step, ...]
@@ -64,6 +66,7 @@ class Plan:
     counts: LastRun
     direct: Direct | None = None
     owners: tuple[NodeId, ...] = ()
+    stored: tuple[frozenset[int], ...] = ()
 
 
 def execute(
@@ -81,11 +84,14 @@ def execute(
     if plan.direct is not None:
         return plan.direct(tensors, numbers, leaves)
     memory = Memory(plan.blocks, tensors, numbers)
+    done = 0
     try:
         for step in plan.steps:
             step(memory, leaves)
-    except BaseException:
-        bump(plan.ending.written, memory)  # what stands in front of the failed op was done, as in eager
+            done += 1
+    except BaseException:  # what stands in front of the failed op was done, as in eager
+        stored = frozenset[int]().union(*plan.stored[:done])
+        bump([place for place in plan.ending.written if place.block in stored], memory)
         raise
     if memory.odd and odd is not None:
         odd()
@@ -114,6 +120,7 @@ def make_plan(
     steps: list[Step] = []
     owners: list[NodeId] = []
     launches: list[Launch] = []
+    stored = {segment: _stored(graph, segment, blocks) for segment in graph.segments()}
     dying = _dying(graph, blocks, ending)
     for segment in graph.segments():
         if segment in kernels:
@@ -132,8 +139,16 @@ def make_plan(
             steps.append(_release(dying[segment]))
         owners += [segment] * (len(steps) - len(owners))
     blocks = replace(blocks, whole=whole_outputs(ending, blocks))
-    short = direct(blocks, ending, launches) if len(launches) == len(steps) - len(dying) else None
-    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short, tuple(owners))
+    by_launch = [some for segment, some in stored.items() if segment in kernels]
+    short = direct(blocks, ending, launches, by_launch) if len(launches) == len(steps) - len(dying) else None
+    return Plan(tuple(steps), blocks, ending, LastRun(*counts), short, tuple(owners), tuple(stored[s] for s in owners))
+
+
+def _stored(graph: Graph, segment: NodeId, blocks: Blocks) -> frozenset[int]:
+    """Numbers of the blocks that a segment writes."""
+    written = [graph.operands(op)[k] for op in graph.members(segment) for k in graph.op(op).writes]
+    homes = [graph.block_of(t) for t in written if not graph.is_value(t)]
+    return frozenset(blocks.number[block] for block in homes if block is not None)
 
 
 def _refuse_unsegmented(graph: Graph) -> None:
@@ -190,7 +205,7 @@ class _Maker:
         """A library call: the exact overload on real memory."""
         payload, what = self.graph.op(op), self.graph.what(op)
         assert isinstance(what, core.Call), f"{op} is no call of torch's"
-        call = caller(what)
+        function, read_all = overload(what.target), arguments(what)
         graph, number = self.graph, self.blocks.number
         operands = tuple((t, place_of(graph, number, t, self.lines)) for t in graph.operands(op))
         results = tuple(place_of(graph, number, t, self.lines) for t in graph.results(op))
@@ -199,15 +214,14 @@ class _Maker:
 
         def run(memory: Memory, leaves: Leaves) -> None:
             made = {node: memory.tensor(place) for node, place in operands}  # an object that comes twice is one object
+            args, kwargs = read_all([made[node] for node, _ in operands], memory.numbers, leaves)
             with torch.no_grad():
-                found = tensors_in(call([made[node] for node, _ in operands], memory.numbers, leaves))
-            if len(found) != len(results):
-                raise LayoutMismatch(
-                    f"{where} gave {len(found)} tensors, recorded were {len(results)}", None, RECORD_AGAIN
-                )
-            for place, tensor, wanted in zip(results, found, read, strict=True):
-                if wanted:
-                    settle(memory, place, tensor, where)
+                out = function(*args, **kwargs)
+            try:
+                settle_all(memory, results, read, out, where)
+            except LayoutMismatch as error:
+                error.told = question(function, args, kwargs), answer(out)
+                raise
 
         return run
 

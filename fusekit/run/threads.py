@@ -10,6 +10,7 @@ from typing import Any
 import numba
 from numba import threading_layer  # type: ignore[attr-defined]
 from numba.core import config as numba_config
+from numba.np.ufunc.parallel import _launch_threads
 
 # Layers that two threads may enter at once; Numba's third one, workqueue, aborts the process then.
 _LAYERS = ("tbb", "omp")
@@ -50,23 +51,10 @@ def _start(layer: str) -> bool:
     try:
         import_module(f"numba.np.ufunc.{layer}pool")
         _CONFIG.THREADING_LAYER = layer
-        _tiny(4)
+        _launch_threads()  # as the first parallel function would, which takes a second to compile
     except (ImportError, ValueError, RuntimeError):
         _CONFIG.THREADING_LAYER = before
     return _running()
-
-
-def _tiny(n: int) -> None:
-    """One parallel loop, which makes Numba start its layer."""
-
-    @numba.njit(parallel=OPTIONS)
-    def walk(n: int) -> int:
-        total = 0
-        for k in numba.prange(n):
-            total += k
-        return total
-
-    walk(n)
 
 
 # Numba must not fuse two loops over raw addresses, nor make loops of its own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import torch
 
 from fusekit.run.closeness import whole
 from fusekit.run.cuda.device import describe, measured_bandwidth, require_device
+from fusekit.run.forks import Lock
 
 WARM_UP, FEWEST, MOST = 3, 5, 50  # runs
 COPIED = 1 << 28  # bytes of the copy that measures a CPU: more than its caches hold
@@ -21,7 +21,7 @@ AHEAD = 5_000_000  # cycles that a GPU waits before a run, so that the launches 
 
 _set_versions = torch._C._autograd._unsafe_set_version_counter  # pyright: ignore[reportAttributeAccessIssue]
 _CPU: list[float] = []
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 class Clock(Protocol):

@@ -1,6 +1,7 @@
 """Random programs against eager, as many as wanted: ``python -m fusekit.testing.fuzz --programs 20000 --runner plain``.
 
-Each program is called three times through one callable, its arguments sharing memory otherwise in the second call.
+Each program is called three times through one callable, its arguments sharing memory otherwise in the second call; with
+``--numbers`` four times, with other Python numbers as well.
 What is done is kept in a file (``--resume``), so that a run goes on where it stopped. Seeds that failed are tried
 again. Exits with 1 on a mismatch.
 """
@@ -35,18 +36,19 @@ Work = Callable[[Sequence[int], Job], Result]
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; 0 where nothing is wrong."""
     options = _parser().parse_args(argv)
-    path = Path(options.resume or f"out/fuzz-{options.runner}.json")
-    job = Job(options.runner, options.steps, not options.no_shrink)
+    label = f"{options.runner}-numbers" if options.numbers else options.runner
+    path = Path(options.resume or f"out/fuzz-{label}.json")
+    job = Job(options.runner, options.steps, not options.no_shrink, options.numbers)
     if options.prepare:
         from fusekit.testing.fuzz_prepare import prepare
 
         made, without = prepare(range(options.first_seed, options.first_seed + options.programs), job)
         print(f"PTX of {made} kernels is kept; {without} programs have none")
         return 0
-    state = State.load(path, options.runner)
+    state = State.load(path, label)
     state.retry()
     left = state.left(options.first_seed, options.programs)
-    bar = progress(None, f"fuzz {options.runner}", "program", total=len(left))
+    bar = progress(None, f"fuzz {label}", "program", total=len(left))
     for seeds, counts, failures in results(left, job, options.jobs or os.cpu_count() or 1):
         state.add(seeds, counts, failures)
         state.save(path)
@@ -56,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     bar.close()
     print(summary(state))
     print(f"kept in {path}")
+    print(
+        f"{label}: " + ", ".join(f"{state.counts[word]} {word}" for word in ("programs", "right", "wrong", "refused"))
+    )
     return 1 if state.failures else 0
 
 
@@ -66,8 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runner", choices=RUNNERS, default="plain", help="what runs the kernels (plain)")
     parser.add_argument("--steps", type=int, default=12, help="lines of a program, at most (12)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1); 0 is one a core")
-    parser.add_argument("--resume", metavar="FILE", help="what is done so far (out/fuzz-RUNNER.json)")
+    parser.add_argument("--resume", metavar="FILE", help="what is done so far (out/fuzz-RUNNER[-numbers].json)")
     parser.add_argument("--no-shrink", action="store_true", help="show failing programs as they are")
+    parser.add_argument("--numbers", action="store_true", help="programs that take numbers, each called four times")
     parser.add_argument("--prepare", action="store_true", help="with --runner cuda: only make the PTX; needs no GPU")
     return parser
 

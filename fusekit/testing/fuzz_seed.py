@@ -16,7 +16,7 @@ import torch
 from fusekit.run.sharing import overlap
 from fusekit.testing.differential import differential
 from fusekit.testing.fuzz_state import Failure
-from fusekit.testing.generate import random_program
+from fusekit.testing.generate import numbered_program, random_program
 from fusekit.testing.programs import Placement, RandomProgram
 from fusekit.testing.runners import Runner, RunnerName
 from fusekit.testing.shrink import shrink
@@ -34,15 +34,18 @@ class TookTooLong(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know. ``shrinks``: are failures made smaller?"""
+    """What a worker needs to know. ``shrinks``: are failures made smaller? ``numbers``: programs that take numbers."""
 
     runner: RunnerName
     steps: int = 12
     shrinks: bool = True
+    numbers: bool = False
 
 
 def program_of(seed: int, job: Job) -> RandomProgram:
     """The program of a seed: one in ten may end in a line that eager refuses, but on a GPU, which a bad index ends."""
+    if job.numbers:
+        return numbered_program(seed, steps=job.steps)
     every = LARGE.get(job.runner)
     large = every is not None and seed % every == 0
     return random_program(seed, steps=job.steps, errors=seed % 10 == 9 and job.runner != "cuda", large=large)
@@ -64,9 +67,9 @@ def run_seed(seed: int, job: Job) -> tuple[Counter[str], Failure | None]:
         return Counter(programs=1) + _looks(program) + _outcome(trial), None
     if job.shrinks:
         program, trial = _shrunk(program, trial, runner, seed)
-    calls = (0, 1) if trial.call else (0,)
+    calls = program.calls[: trial.call + 1]
     script = f"# seed {seed}\n{program.script(calls)}"
-    return Counter(WRONG), Failure(seed, trial.words, _stage(program, trial.call), script, program.accident)
+    return Counter(WRONG), Failure(seed, trial.words, _stage(program, calls[-1]), script, program.accident)
 
 
 def _tried(program: RandomProgram, runner: Runner, seed: int) -> Trial:
@@ -108,7 +111,7 @@ def _shrunk(program: RandomProgram, trial: Trial, runner: Runner, seed: int) -> 
 
 def _stage(program: RandomProgram, call: int) -> str:
     """The first pass after which the interpreter does not do what eager does."""
-    args = program.args(call % 2)
+    args = program.args(call)
     try:
         for name, candidate in stages(program.function):
             with torch.no_grad():
@@ -125,7 +128,7 @@ def _stage(program: RandomProgram, call: int) -> str:
 def _looks(program: RandomProgram) -> Counter[str]:
     counts = Counter({f"lines: {len(program.steps)}": 1, f"arguments: {len(program.arguments)}": 1})
     counts["eager's accidents decide"] += program.accident
-    counts["with a number"] += program.placements[0].number is not None
+    counts["with a number"] += bool(program.placements[0].numbers)
     counts["exact" if program.exact else "within a bound"] += 1
     for step in program.steps:
         counts[f"kind: {step.kind}"] += 1

@@ -18,7 +18,8 @@ from fusekit.run.closeness import whole
 from fusekit.testing.accidents import watched
 from fusekit.testing.arguments import Arguments, Look
 from fusekit.testing.choices import Chooser, Drawn, Seeded
-from fusekit.testing.programs import NAMES, Placement, RandomProgram, Step
+from fusekit.testing.numbers import with_numbers
+from fusekit.testing.programs import NAMES, NUMBERS, Placement, RandomProgram, Step
 from fusekit.testing.steps import Lines, Space, write_line
 
 if TYPE_CHECKING:
@@ -46,28 +47,40 @@ def programs(*, steps: int = 8, errors: bool = False) -> st.SearchStrategy[Rando
     return build()
 
 
+def numbered_program(seed: int, *, steps: int = 12) -> RandomProgram:
+    """The program of a seed that takes numbers, with four calls: equal numbers, cut windows, negative indices, ends,
+    floats, bools; and now and then one of its later calls is one that eager refuses."""
+    return _Maker(Chooser(Seeded(random.Random(seed))), numbered=True).make(min(2, steps), min(steps, 8), 3)
+
+
 @dataclass
 class _Maker:
-    """Runs what it writes in eager, for both calls: what eager refuses is not kept, but where errors are asked for."""
+    """Runs what it writes in eager, for all calls: what eager refuses is not kept, but where errors are asked for.
+
+    ``spaces``: of the calls that have not come to an error."""
 
     choose: Chooser
     errors: bool = False
     large: bool = False
+    numbered: bool = False
+    steady: bool = False  # do numbers change no layout?
     accident: bool = False
     unordered: bool = False
+    refused: bool = False  # did eager refuse the last line that was tried?
     spaces: list[Space] = field(default_factory=list)
 
     def make(self, fewest: int, most: int, arguments: int) -> RandomProgram:
         c = self.choose
+        self.steady = self.numbered and c.chance(65)
         exact = not c.chance(35)
         placements = self._placements(Arguments(c, exact, self.large), arguments)
         names: list[str] = list(NAMES[: len(placements[0].arguments)])
         self.spaces = [{"torch": torch, **dict(zip(names, one.make(), strict=True))} for one in placements]
         for space, one in zip(self.spaces, placements, strict=True):
-            space.update({} if one.number is None else {"n": one.number})
-        lines, steps = Lines(c, self.spaces, names, exact), list[Step]()
+            space.update(zip(NUMBERS, one.numbers, strict=False))
+        lines, steps = Lines(c, self.spaces, names, exact, self.numbered), list[Step]()
         is_drawn = isinstance(c.choices, Drawn)
-        count = most if is_drawn else c.number(fewest, most)
+        count = most if is_drawn else c.number(fewest, most if not self.steady else min(most, 4))
         for _ in range(3 * count):
             if len(steps) == count:
                 break
@@ -88,7 +101,7 @@ class _Maker:
         return RandomProgram(placements, tuple(steps), self._outputs(lines), exact, self.accident, self.unordered)
 
     def _placements(self, maker: Arguments, most: int) -> tuple[Placement, ...]:
-        """Of two calls, which share memory in different ways where there is more than one way."""
+        """Of the calls, which share memory in different ways where there is more than one way."""
         looks: list[Look] = maker.looks(most)
         seed = self.choose.number(0, 99)
         first = maker.placement(looks, seed)
@@ -97,29 +110,48 @@ class _Maker:
             if first.arguments != second.arguments:
                 break
             second = maker.placement(looks, seed)
+        if self.numbered:
+            return with_numbers(self.choose, first, second, self.steady)
         if not self.choose.chance(30):
             return first, second
         numbers = self.choose.number(0, 3), self.choose.number(0, 3)
-        return replace(first, number=numbers[0]), replace(second, number=numbers[1])
+        return replace(first, numbers=numbers[:1]), replace(second, numbers=numbers[1:])
 
     def _runs(self, step: Step) -> bool:
-        """Does eager take the line in both calls? One that its loop order decides is kept, mostly."""
+        """Does eager take the line in all calls? One that its loop order decides is kept, mostly. Where numbers make
+        eager refuse a line, the calls may end there."""
         before = self.accident
         saved = [_Saved.of(space) for space in self.spaces]
-        if all(self._takes(step, space) for space in self.spaces) and (
-            before or not self.accident or self.choose.chance(75)
+        refusing: list[Space] = []
+        if (
+            all(self._takes(step, space) or self._ends(space, refusing) for space in self.spaces)
+            and (before or not self.accident or self.choose.chance(75))
+            and not (self.steady and self._differs(step))
         ):
+            self.spaces[:] = [space for space in self.spaces if all(space is not one for one in refusing)]
             return True
         self.accident = before
         for one in saved:
             one.restore()
         return False
 
+    def _differs(self, step: Step) -> bool:
+        """Has the line's value another layout in another call?"""
+        found = [space.get(step.name or "") for space in self.spaces]
+        return len({(t.shape, t.stride(), t.dtype) for t in found if isinstance(t, torch.Tensor)}) > 1
+
+    def _ends(self, space: Space, refusing: list[Space]) -> bool:
+        """May a call end where eager refuses the line? The first one goes on."""
+        refusing.append(space)
+        return self.numbered and self.refused and space is not self.spaces[0] and self.choose.chance(60)
+
     def _takes(self, step: Step, space: Space) -> bool:
+        self.refused = False
         try:
             with torch.no_grad(), warnings.catch_warnings(action="ignore"), watched() as watch:
                 exec(step.line, space)
         except REFUSED:
+            self.refused = True
             return False
         self.accident = self.accident or bool(watch.accidents)
         self.unordered = self.unordered or bool(watch.unordered)
@@ -133,6 +165,7 @@ class _Maker:
         c = self.choose
         out = [lines.tensor()[0] for _ in range(c.number(1, 2))]
         out += [name for name in lines.names[-4:] if name not in out and c.chance(60)]
+        out += [c.pick(NUMBERS)] if self.numbered and c.chance(10) else []
         return (*out, "3") if c.chance(5) else tuple(out)
 
 

@@ -14,6 +14,7 @@ import torch
 _NUMBERS = count()
 _MADE = re.compile(r"torch\.(tensor|arange)\(([^()]*)\)")
 NAMES = ("a", "b", "c", "d", "e", "f")
+NUMBERS = ("n", "m", "k")  # two that index, and one that is computed with
 MANY = 200  # elements that are still written out one by one
 SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0)
 
@@ -71,11 +72,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Arguments of one call: where in which memory each of them lies, and a Python number ``n``, where there is one."""
+    """Arguments of one call: where in which memory each of them lies, and Python numbers ``n``, ``m``, ``k``."""
 
     buffers: tuple[Buffer, ...]
     arguments: tuple[View, ...]
-    number: int | None = None
+    numbers: tuple[int | float, ...] = ()
 
     def make(self, device: str | None = None) -> list[torch.Tensor]:
         """The arguments, made anew; on a ``device`` they share memory as they do here."""
@@ -104,7 +105,7 @@ class Placement:
             names.append(name if view.twin is None else names[view.twin])
             if view.twin is None:
                 lines.append(f"{name} = {self._text(view)}")
-        names += [] if self.number is None else [str(self.number)]
+        names += map(_literal, self.numbers)
         return [*lines, f"args = [{', '.join(names)}]"]
 
     def _text(self, view: View) -> str:
@@ -134,7 +135,8 @@ class Step:
 class RandomProgram:
     """A program with its arguments. Equal programs have equal arguments: everything follows from the data.
 
-    ``placements``: the arguments of its calls, of the same shapes, strides and dtypes, sharing memory otherwise.
+    ``placements``: the arguments of its calls, of the same shapes, strides and dtypes, sharing memory otherwise, and
+    with other numbers.
     ``exact``: every op is exactly rounded, so bits can be compared. ``accident``: a result hangs on eager's loop order;
     ``unordered``: one does on a GPU, where eager goes through a list of tensors at once.
     """
@@ -154,20 +156,23 @@ class RandomProgram:
     def buffers(self) -> tuple[Buffer, ...]:
         return self.placements[0].buffers
 
+    @property
+    def calls(self) -> tuple[int, ...]:
+        """The placement of each call; of two, the last call meets a plan that is there."""
+        return (0, 1, 0) if len(self.placements) == 2 else tuple(range(len(self.placements)))
+
     def make(self, call: int = 0, device: str | None = None) -> list[torch.Tensor]:
         """The tensors of a call, made anew: they share memory as their views say."""
         return self.placements[call].make(device)
 
-    def args(self, call: int = 0, device: str | None = None) -> list[torch.Tensor | int]:
-        """The arguments of a call with the number, where there is one."""
-        number = self.placements[call].number
-        return [*self.make(call, device), *([] if number is None else [number])]
+    def args(self, call: int = 0, device: str | None = None) -> list[torch.Tensor | int | float]:
+        """The arguments of a call: tensors, then numbers."""
+        return [*self.make(call, device), *self.placements[call].numbers]
 
     @property
     def source(self) -> str:
         """The program as a Python function named ``program``."""
-        number = [] if self.placements[0].number is None else ["n"]
-        names = ", ".join([*NAMES[: len(self.arguments)], *number])
+        names = ", ".join([*NAMES[: len(self.arguments)], *NUMBERS[: len(self.placements[0].numbers)]])
         body = [step.line for step in self.steps] + [f"return ({', '.join(self.outputs)},)"]
         return "\n".join([f"def program({names}):", *(f"    {line}" for line in body)]) + "\n"
 

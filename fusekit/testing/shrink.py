@@ -47,9 +47,13 @@ def _smaller(program: RandomProgram) -> Iterator[RandomProgram]:
             yield replace(
                 program, placements=tuple(plain if k == call else p for k, p in enumerate(program.placements))
             )
-    if program.placements[0] != program.placements[-1]:
-        yield replace(program, placements=(program.placements[0],) * 2)
-        yield replace(program, placements=(program.placements[-1],) * 2)
+    first, *_, last = calls = program.placements
+    if len(calls) > 2:
+        for k in range(len(calls)):
+            yield replace(program, placements=calls[:k] + calls[k + 1 :])
+    elif first != last:
+        yield replace(program, placements=(first, first))
+        yield replace(program, placements=(last, last))
 
 
 def _uses(text: str, name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_leaves
 
 from fusekit.ir import Graph
 from fusekit.run.decode import symbols
@@ -36,7 +36,7 @@ def interpreted(fn: Callable[..., object], passes: Sequence[object] = ()) -> Cal
         graph = recording.graph
         for one in passes:
             graph = one(graph).graph  # type: ignore[operator]
-        return run_recording(recording, graph, tree_flatten((args, kwargs))[0])
+        return run_recording(recording, graph, args, kwargs)
 
     call.__name__ = getattr(fn, "__name__", "function")
     return call
@@ -53,9 +53,13 @@ def captured(
     return [(s.entry.path, s.entry.read()) for s in recording.inputs if isinstance(s, Capture)]
 
 
-def run_recording(recording: Recording, graph: Graph, leaves: Sequence[object]) -> object:
-    """Interpret a graph made from a recording on the flat arguments of a call; the result as the function gives it."""
+def run_recording(
+    recording: Recording, graph: Graph, args: Sequence[object], kwargs: Mapping[str, object] | None = None
+) -> object:
+    """Interpret a graph made from a recording on the arguments of a call; the result as the function gives it."""
+    call = tuple(args), dict(kwargs or {})
+    leaves = tree_leaves(call)
     with torch.no_grad():
         found = interpret(graph, recording.tensors(leaves), (), symbols(recording.objects, leaves), recording.graph)
     pairs = zip(recording.outputs, found, strict=True)
-    return tree_unflatten([one.value if one.operand is None else value for one, value in pairs], recording.out_spec)
+    return recording.result([one.value if one.operand is None else value for one, value in pairs], call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ class Conjugates:
     """
 
     def __init__(self, recorder: Recorder):
-        self.recorder = recorder
+        self.recorder = weakref.proxy(recorder)  # which has this: a cycle would keep the caller's tensors for a while
         self._copies: dict[int, bool] = {}  # storage -> may it leave?
         self._since = 0
 

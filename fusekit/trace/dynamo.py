@@ -10,9 +10,12 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils._python_dispatch import _disable_current_modes
 
+from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
+from fusekit.trace.fallback import as_written, is_transform, put_back_after_error
 from fusekit.trace.origin import NOT_USERS, at_line
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (\S+)')
@@ -30,6 +33,7 @@ class GraphCall:
         places = [node for node in nodes if node.op == "placeholder"]
         held = (str(node.target) for node in nodes if node.op == "get_attr")
         self.module = module
+        self._eager: torch.fx.GraphModule | None = None
         self._numbers = frozenset(k for k, node in enumerate(places) if _is_number(node))
         self._held = tuple(dict.fromkeys(t for t in held if isinstance(_attribute(module, t), torch.Tensor)))
         frame = next((frame for node in nodes if (frame := _frame_of(node))), None)
@@ -47,13 +51,23 @@ class GraphCall:
         return (*held, *(a.item() if k in self._numbers else a for k, a in enumerate(args)))
 
     def __call__(self, *flat: Any) -> Any:
+        return self._lined(flat, _Inlined)
+
+    def for_gradients(self, *flat: Any) -> Any:
+        """The same for AOT, which has rules of its own for the gradient of a checkpoint or an autograd.Function."""
+        return self._lined(flat, _Lined)
+
+    def _lined(self, flat: Sequence[Any], kind: type[_Lined]) -> Any:
         count = len(self._held)
         with torch.set_grad_enabled(torch.is_grad_enabled()):  # an op that raises must not leave a region's mode behind
-            return _Lined(self.module, dict(zip(self._held, flat[:count], strict=True))).run(*flat[count:])
+            return kind(self.module, dict(zip(self._held, flat[:count], strict=True))).run(*flat[count:])
 
     def eager(self, args: Sequence[Any]) -> Any:
-        """The graph as torch runs it, for the arguments that Dynamo or AOT pass."""
-        return self.module.forward(*args)  # not a call of the module, which prints the graph where an op raises
+        """What the function behind the graph does in eager, for the arguments that Dynamo or AOT pass."""
+        if self._eager is None:
+            self._eager = as_written(self.module)
+        with put_back_after_error():
+            return self._eager.forward(*args)  # not a call of the module, which prints the graph where an op raises
 
     def nodes(self) -> Iterator[torch.fx.Node]:
         """The nodes that call something, those of graphs inside the graph too."""
@@ -87,14 +101,39 @@ class _Lined(torch.fx.Interpreter):
         return self.held[target] if target in self.held else super().get_attr(target, args, kwargs)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if isinstance(target, OpOverload) and target.name() == "prims::fma":  # Dynamo's reading of addcmul_, addcdiv_
-            return args[0] * args[1] + args[2]  # its definition
+        if isinstance(target, OpOverload):
+            if target.name() == "prims::fma":  # Dynamo's reading of addcmul_, addcdiv_
+                return args[0] * args[1] + args[2]  # its definition
+            if _takes_a_number(target, args):
+                with _disable_current_modes():
+                    return target(*args, **kwargs).item()
         return super().call_function(target, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target == "item" and not isinstance(args[0], torch.Tensor):
             return args[0]
         return super().call_method(target, args, kwargs)
+
+
+class _Inlined(_Lined):
+    """Calls of graphs inside the graph are taken apart where that is all they are without a gradient."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        name = target.name() if isinstance(target, HigherOrderOperator) else None
+        if name == "tag_activation_checkpoint":
+            return _Inlined(args[0], {}).run(*args[1:])
+        if name == "autograd_function_apply":
+            with torch.no_grad():  # as in its forward, whose graph switches gradients on at its end
+                result, _ = _Inlined(args[0], {}).run(*args[2:])
+            return result
+        return super().call_function(target, args, kwargs)
+
+
+def _takes_a_number(op: OpOverload, args: Sequence[Any]) -> bool:
+    """Is the op's tensor a Python number? AOT leaves ``aten._conj(2-3j)`` where a function had a number: what it gives
+    is a number again, which does not promote element types as a tensor would."""
+    first = op._schema.arguments[:1]
+    return bool(args) and isinstance(args[0], (int, float, complex)) and str(first[0].type) == "Tensor"
 
 
 def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
@@ -150,3 +189,11 @@ def line_of_node(node: torch.fx.Node) -> Origin | None:
     """The user's line behind a node."""
     frame = _frame_of(node)
     return Origin(*frame[:2]) if frame else None
+
+
+def refusal_of(call: GraphCall) -> UnsupportedError | None:
+    """Why no recording can stand for a graph, where its nodes tell: a transform must not be left half way."""
+    node = next(filter(is_transform, call.nodes()), None)
+    if node is None:
+        return None
+    return UnsupportedError("a torch.func transform", line_of_node(node) or call.where, "apply the transform outside")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import array
+import struct
 import sys
 import threading
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ import torch
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
+from fusekit.trace.alive import CONTAINERS, identity, serial, through, weakly
 
 SIMPLE = (
     int, float, bool, complex, str, bytes, type(None),
@@ -21,6 +23,7 @@ SIMPLE = (
 )  # fmt: skip
 BUFFERS = (bytearray, memoryview, array.array)
 _MOST_BYTES = 1 << 20  # of an array that a key compares
+_BITS = struct.Struct("d").pack
 How = Literal["item", "attr", "cell", "class", "absent", "len", "keys", "contents"]
 
 
@@ -40,33 +43,82 @@ class Entry:
     """One readable place: ``holder[key]``, ``holder.key``, a cell's contents, ``holder.__dict__[key]`` of a class; or
     a fact about ``holder``: that it has no ``key``, its length, its keys in order, all that it contains.
 
-    ``path`` is how a person would write it. ``named``: only code that names ``key`` can have read it.
+    It keeps nothing of the caller's alive: ``at`` gives the holder while there is one, ``was`` what was there, and
+    ``mark`` tells that from anything else. ``path`` is how a person would write it. ``named``: only code that names
+    ``key`` can have read it. ``identity``: equal for two entries that read the same place.
     """
 
     how: How
-    holder: Any
+    at: Callable[[], Any]
     key: Any
-    value: Any
+    was: Callable[[], Any] | None  # None: of a container, which is found by its place
+    mark: Any
     path: str
     parent: Entry | None
     named: bool
+    identity: tuple[Any, ...]
 
     @property
-    def identity(self) -> tuple[Any, ...]:
-        """Equal for two entries that read the same place."""
-        return self.how, id(self.holder), self.key
+    def holder(self) -> Any:
+        return self.at()
+
+    @property
+    def value(self) -> Any:
+        """What was there."""
+        return self.read() if self.was is None else self.was()
 
     def read(self) -> Any:
         """What is there now; ``MISSING`` where nothing is."""
+        holder = self.at()
+        if holder is None or holder is MISSING:
+            return MISSING
         try:
-            return _READ[self.how](self.holder, self.key)
-        except (KeyError, IndexError, AttributeError, ValueError):
+            return _READ[self.how](holder, self.key)
+        except (KeyError, IndexError, AttributeError, ValueError, TypeError):
             return MISSING
 
 
-def fact(how: How, holder: Any, key: Any, path: str, parent: Entry | None, named: bool = False) -> Entry:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A holder that is a part of an object: its ``__dict__``, a cell of a function. ``name`` tells parts apart."""
+
+    owner: Any
+    name: str
+    get: Callable[[Any], Any]
+
+
+def attributes_of(owner: Any) -> Part:
+    return Part(owner, "__dict__", vars)
+
+
+def entry_of(
+    how: How, holder: Any, key: Any, value: Any, path: str, parent: Entry | None, named: bool, part: Part | None = None
+) -> Entry:
+    """The entry of ``holder[key]``, say, where ``value`` is; ``part``: what the holder is a part of."""
+    if part is not None and (number := serial(part.owner)) is not None:
+        at, home = through(part.owner, part.get), (part.name, number)
+    elif (number := serial(holder)) is not None:
+        at, home = weakly(holder), number
+    elif parent is not None and isinstance(holder, CONTAINERS) and parent.read() is holder:
+        at, home = parent.read, parent.identity  # by its path: whatever is there, the same is read of it
+    else:
+        at, home = weakly(holder), id(holder)
+    if isinstance(value, (Snapshot, *SIMPLE)):
+        was = _always(value)
+    else:
+        was = None if isinstance(value, CONTAINERS) and serial(value) is None else weakly(value)
+    return Entry(how, at, key, was, exact(value), path, parent, named, (how, home, key))
+
+
+def _always(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def fact(
+    how: How, holder: Any, key: Any, path: str, parent: Entry | None, named: bool = False, part: Part | None = None
+) -> Entry:
     """The entry of a place as it is now."""
-    return Entry(how, holder, key, _READ[how](holder, key), path, parent, named)
+    return entry_of(how, holder, key, _READ[how](holder, key), path, parent, named, part)
 
 
 def exact(value: Any) -> Any:
@@ -74,11 +126,16 @@ def exact(value: Any) -> Any:
     kind = type(value)
     if kind is str or kind is Snapshot:
         return value
-    if kind is float:
-        return float, value.hex()
-    if kind is complex:
-        return complex, value.real.hex(), value.imag.hex()
-    return (kind, value) if isinstance(value, SIMPLE) else (kind, id(value))
+    return exactly(value) if isinstance(value, SIMPLE) else (kind, identity(value))
+
+
+def exactly(value: Any) -> Any:
+    """A key that tells numbers apart by type and bits: 0.0 from -0.0, a NaN from one of the other sign."""
+    if isinstance(value, float):  # NumPy's float64 is one
+        return (type(value), _BITS(value))
+    if isinstance(value, complex):
+        return (type(value), _BITS(value.real), _BITS(value.imag))
+    return (type(value), value)
 
 
 def contents(holder: Any, _: Any = None) -> Snapshot:
@@ -91,7 +148,7 @@ def contents(holder: Any, _: Any = None) -> Snapshot:
         holder = vars(holder)
     if isinstance(holder, Mapping):
         return Snapshot((exact(key), exact(value)) for key, value in list(holder.items()))
-    return Snapshot(map(exact, holder))
+    return Snapshot(map(exact, list(holder)))  # which another thread may be filling
 
 
 def is_array(value: Any) -> bool:
@@ -116,7 +173,7 @@ def refuse_unguarded(entries: Iterable[Entry], where: Origin | None) -> None:
 
 
 def _keys(holder: Any, _: Any) -> Snapshot:
-    return Snapshot(map(exact, holder))
+    return Snapshot(map(exact, list(holder)))
 
 
 _READ = {

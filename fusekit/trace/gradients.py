@@ -11,14 +11,19 @@ import torch
 import torch.fx.traceback as fx_traceback
 from torch._functorch import config as aot_config
 from torch._functorch.aot_autograd import aot_module_simplified
-from torch._functorch.partitioners import default_partition
+from torch._functorch.partitioners import default_partition, must_recompute
 from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils.checkpoint import CheckpointPolicy
 
 from fusekit.errors import UnsupportedError
+from fusekit.ops.extern import hidden_writes
 from fusekit.trace import refusals
 from fusekit.trace.ambient import ambient
 from fusekit.trace.dynamo import GraphCall, line_of_node
+from fusekit.trace.fallback import Autocast, is_plain_checkpoint
 from fusekit.trace.guards import layout_of, token
+from fusekit.trace.private import C
+from fusekit.trace.reaching import Reach
 from fusekit.trace.record import record
 from fusekit.trace.spans import Span, meeting
 
@@ -28,7 +33,11 @@ _WRITING_OPERATORS = {
     *("setitem", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iconcat"),
     *("iand", "ior", "ixor", "ilshift", "irshift"),
 }
-_DIFFERENTIABLE = ("autograd_function_apply",)  # higher-order ops whose gradient AOT takes as eager does
+_TAG = "partitioner_tag"
+_DIFFERENTIABLE = (  # higher-order ops whose gradient AOT takes as eager does
+    "autograd_function_apply",
+    "tag_activation_checkpoint",
+)
 
 
 def exact_key(flat: Sequence[Any], is_exact: bool) -> tuple[Any, ...]:
@@ -46,8 +55,13 @@ def exact_key(flat: Sequence[Any], is_exact: bool) -> tuple[Any, ...]:
 def refuse_what_cannot_be_differentiated(call: GraphCall) -> None:
     """Raise for graphs whose backward graph nobody has shown to be eager's."""
     for node in call.nodes():
-        if isinstance(node.target, HigherOrderOperator) and node.target.name() not in _DIFFERENTIABLE:
-            raise UnsupportedError(f"the gradient of {node.target.name()}", line_of_node(node) or call.where)
+        if not isinstance(node.target, HigherOrderOperator):
+            continue
+        where = line_of_node(node) or call.where
+        if node.target.name() not in _DIFFERENTIABLE:
+            raise UnsupportedError(f"the gradient of {node.target.name()}", where)
+        if node.target.name() == "tag_activation_checkpoint" and not is_plain_checkpoint(node):
+            raise UnsupportedError("a checkpoint with a policy, or that keeps no random state,", where)
 
 
 class _Shared(Exception):
@@ -64,7 +78,7 @@ class Differentiated:
     def __init__(self, call: GraphCall, flat: Sequence[Any], compile: Compiler):
         refuse_what_cannot_be_differentiated(call)
         self.is_exact = False
-        self._call, self._compile = call, compile
+        self._call, self._compile, self._reach = call, compile, Reach()
         _raise_for_written_leaves(call, flat)
         tensors = _traced_apart(call, flat)
         try:
@@ -75,7 +89,11 @@ class Differentiated:
             self._run = self._split(tensors)
 
     def _split(self, tensors: Sequence[torch.Tensor]) -> Callable[..., Any]:
-        with aot_config.patch(donated_buffer=False), warnings.catch_warnings():  # retain_graph=True is allowed
+        with (
+            aot_config.patch(donated_buffer=False),  # retain_graph=True is allowed
+            warnings.catch_warnings(),
+            C._DisableAutocast(),  # backward runs under the modes in which it is called, and so it is traced under none
+        ):
             warnings.simplefilter("ignore")
             return aot_module_simplified(
                 self._lifted,  # type: ignore[arg-type]
@@ -88,6 +106,9 @@ class Differentiated:
 
     def __call__(self, flat: Sequence[Any]) -> Any:
         out = self._run(*[a for a in flat if isinstance(a, torch.Tensor)])
+        self._reach.attach(out)
+        if self._lifted.locked:
+            out = [_locked(t, self._lifted.locked.get(k)) for k, t in enumerate(out)]
         return out[: self._lifted.count] if self._lifted.with_bases else out
 
     def _boxed(self, module: torch.fx.GraphModule, part: str) -> Callable[[list[Any]], Any]:
@@ -104,7 +125,12 @@ class Differentiated:
 
     def _partition(self, joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
         _refuse_lost_statistics(self._call, joint)
+        _tag_backward(joint)
+        _give_zeros_memory(joint)
+        _save_random_numbers(joint)
+        self._reach = Reach.of(self._call, joint, kwargs["num_fwd_outputs"])
         forward, backward = default_partition(joint, inputs, **kwargs)
+        _draw_where_it_was_written(joint, forward, backward)
         _refuse_writes_to_what_was_saved(backward)
         if not self._lifted.with_bases and _shares_what_is_saved(forward, kwargs["num_fwd_outputs"]):
             raise _Shared
@@ -173,6 +199,8 @@ class _Lifted(torch.nn.Module):
     def __init__(self, call: GraphCall, flat: Sequence[Any], with_bases: bool):
         super().__init__()
         self.call, self.with_bases, self.count = call, with_bases, 0
+        self.locked: dict[int, Any] = {}  # results that eager lets nobody write, by position
+        self.modes = Autocast.now()
         self.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
         self.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
 
@@ -181,11 +209,31 @@ class _Lifted(torch.nn.Module):
         for k, tensor in zip(self.places, tensors, strict=True):
             flat[k] = tensor
         # anomaly mode gives the nodes of the backward graph the line of their forward op
-        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
-            out = self.call(*flat)
+        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), self.modes.around():
+            out = self.call.for_gradients(*flat)
         _refuse_cut_histories(out, tensors)
         self.count = len(out)
+        self.locked = dict(_locks(out, tensors))
         return (*out, *_hidden_bases(out, tensors)) if self.with_bases else out
+
+
+def _locks(out: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Iterator[tuple[int, Any]]:
+    """Results that are views which must not be written under grad mode (one of several, or made without gradients),
+    and why."""
+    for k, o in enumerate(out):
+        if isinstance(o, torch.Tensor) and o.requires_grad and o._is_view() and not any(o is t for t in tensors):
+            meta = C._autograd._get_creation_meta(o)
+            if meta != C._autograd.CreationMeta.DEFAULT:
+                yield k, meta
+
+
+def _locked(t: Any, meta: Any) -> Any:
+    """The result as such a view, as which AOT does not give it back."""
+    if meta is None or not t.requires_grad:
+        return t
+    view = t.view_as(t)
+    C._autograd._set_creation_meta(view, meta)
+    return view
 
 
 def _refuse_cut_histories(out: Sequence[Any], tensors: Sequence[torch.Tensor]) -> None:
@@ -222,6 +270,78 @@ def _refuse_lost_statistics(call: GraphCall, joint: torch.fx.GraphModule) -> Non
     kept = (node for node in joint.graph.nodes if node.op == "call_function")
     if _batch_norms(kept) < _batch_norms(call.nodes()):
         raise UnsupportedError("a batch norm whose result is not used, in a graph with gradients")
+
+
+def _give_zeros_memory(joint: torch.fx.GraphModule) -> None:
+    """Zero tensors without memory, by which autograd answers an exact zero, are traced as if they were on "meta",
+    where their kernels ask for element types. Nothing else of a gradient is there, since no argument is."""
+    values = (node.meta.get("val") for node in joint.graph.nodes)
+    device = next(value.device for value in values if isinstance(value, torch.Tensor) and not value.is_meta)
+    for node in [node for node in joint.graph.nodes if not _is_of_forward(node)]:
+        value = node.meta.get("val")
+        if node.kwargs.get("device") == torch.device("meta"):
+            node.kwargs = {**node.kwargs, "device": device}
+        elif node.op == "get_attr" and isinstance(value, torch.Tensor) and value.is_meta:
+            with joint.graph.inserting_before(node):
+                zeros = joint.graph.call_function(
+                    torch.ops.aten.zeros.default, (list(value.shape),), {"dtype": value.dtype, "device": device}
+                )
+            zeros.meta = {**node.meta, "val": value.new_zeros(value.shape, device=device)}
+            node.replace_all_uses_with(zeros)
+            joint.graph.erase_node(node)
+
+
+def _tag_backward(joint: torch.fx.GraphModule) -> None:
+    """Each node is of forward or of backward: those of an autograd.Function's backward have lost their tag."""
+    nodes = list(joint.graph.nodes)
+    last = max(k for k, node in enumerate(nodes) if node.meta.get(_TAG) == "is_forward")
+    for k, node in enumerate(nodes):
+        node.meta.setdefault(_TAG, "is_backward" if k > last else "is_forward")
+
+
+def _is_of_forward(node: torch.fx.Node) -> bool:
+    return "forward" in node.meta[_TAG]
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def _save_random_numbers(joint: torch.fx.GraphModule) -> None:
+    """What is computed anew in backward, as a checkpoint wants it, is computed from the numbers drawn in forward.
+
+    Raises UnsupportedError where there are writes besides: eager does those of a checkpoint again, AOT does not.
+    """
+    nodes = [node for node in joint.graph.nodes if node.op == "call_function"]
+    if not any(must_recompute(node) for node in nodes):
+        return
+    for node in nodes:
+        if isinstance(node.target, OpOverload) and (
+            node.target._schema.is_mutable or hidden_writes(str(node.target), tuple(node.args))
+        ):
+            raise UnsupportedError(f"a checkpoint beside a write, by {node.target},", line_of_node(node))
+        if _draws(node):
+            for kept in (node, *node.users):
+                kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _draw_where_it_was_written(
+    joint: torch.fx.GraphModule, forward: torch.fx.GraphModule, backward: torch.fx.GraphModule
+) -> None:
+    """Each random op stays in the graph of its half of the function alone; what was computed only for it goes as well.
+
+    The partition keeps it in both, as it keeps what has effects: backward would draw other numbers than forward did,
+    for nobody, and every number after it would be another one than eager's.
+    """
+    in_forward = {node.name for node in joint.graph.nodes if _is_of_forward(node)}
+    for module, is_forward in ((forward, True), (backward, False)):
+        for node in reversed(module.graph.nodes):
+            if _draws(node) and (node.name in in_forward) != is_forward:
+                if node.users:
+                    raise UnsupportedError(f"{node.target}, which forward and backward would both draw,")
+                module.graph.erase_node(node)
+        module.graph.eliminate_dead_code()
+        module.recompile()
 
 
 def _shares_what_is_saved(forward: torch.fx.GraphModule, count: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from fusekit.trace.blocks import Joined, joined_blocks, separate_blocks
 from fusekit.trace.naming import clean, result_name
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
 from fusekit.trace.schema import bound, is_written
-from fusekit.trace.sites import Site, sites_of
+from fusekit.trace.sites import Site, is_absolute, parent_of, sites_of
 
 aten = torch.ops.aten
 Parameters = Mapping[tuple[int, str], Number]  # (call number, schema argument) -> the graph's number there
@@ -90,7 +90,7 @@ class _Builder:
         return node
 
     def _result(self, call: Call, number: int, place: Place, site: tuple[Site, Number] | None) -> NodeId:
-        parent = _parent(call, number, place, self.now)
+        parent = parent_of(call, number, place, self.now)
         role = "alias" if parent is not None or place.storage in self.fresh else "new"
         if role == "new":
             room = self.program.rooms[place.storage]
@@ -104,7 +104,7 @@ class _Builder:
     ) -> Form:
         """The parent's offset, and what the view adds: as recorded, or ``stride`` bytes for each step of a number."""
         form = Form.of(self._bytes(number, place))
-        if parent is not None and not _is_absolute(call):
+        if parent is not None and not is_absolute(call):
             form = self.offset[parent] + (form.const - self._bytes(parent, self.now[parent]))
         if site is not None and site[0].extent is not None:
             where, parameter = site
@@ -211,31 +211,6 @@ class _Arguments:
 def _variable(site: Site, number: Number) -> Form:
     """The number of a view's offset, as index forms name it."""
     return Form.of(number_var(number.index, site.extent or 0))
-
-
-def _parent(call: Call, result: int, place: Place, now: Mapping[int, Place]) -> int | None:
-    """The operand that a result is a view of: itself where it is an operand, else the first in the same storage."""
-    found = [number for number in _operands(call) if now[number].storage == place.storage]
-    return result if result in found else next(iter(found), None)
-
-
-def _operands(call: Call) -> Iterator[int]:
-    """Object numbers of the tensors that a call takes, in order."""
-    values: list[Any] = [*call.args, *call.kwargs.values()]
-    while values:
-        value = values.pop(0)
-        if type(value) is Ref:
-            yield value.index
-        elif isinstance(value, (list, tuple)):
-            values = [*value, *values]
-
-
-def _is_absolute(call: Call) -> bool:
-    """as_strided with an offset of its own, which counts from the start of the storage."""
-    if call.target not in (aten.as_strided.default, aten.as_strided_.default):
-        return False
-    offset = call.args[3] if len(call.args) > 3 else call.kwargs.get("storage_offset")
-    return offset is not None
 
 
 PLAIN = (bool, int, float, complex, str, type(None))

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
+from fusekit.trace.alive import identity, release
 from fusekit.trace.ambient import ambient
 from fusekit.trace.blocks import is_absolute
-from fusekit.trace.entries import SIMPLE, Entry, Snapshot, exact
-from fusekit.trace.numbers import exactly, pattern_of
-from fusekit.trace.recording import Capture, Recording
+from fusekit.trace.entries import SIMPLE, Entry, Snapshot, exact, exactly
+from fusekit.trace.numbers import pattern_of
+from fusekit.trace.recording import Capture, Recording, Sourced, tensors_of
 from fusekit.trace.spans import Span, meeting
 
 _CONTAINERS = (list, tuple, dict)
@@ -22,13 +23,12 @@ _MOST_PLACES = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Looked:
-    """One call as a key sees it. ``key`` is hashable; it names some objects by id, so whoever stores it also keeps
-    ``pins``. ``read`` has what is at the key's entries now, by ``Entry.identity``."""
+    """One call as a key sees it. ``key`` is hashable and keeps no object alive; ``read`` has what is at the key's
+    entries now, by ``Entry.identity``."""
 
     key: tuple[Any, ...]
     leaves: Sequence[Any]
     read: Mapping[tuple[Any, ...], Any]
-    pins: tuple[Any, ...]
 
     @property
     def without_numbers(self) -> tuple[Any, ...]:
@@ -37,9 +37,9 @@ class Looked:
         steady = tuple([(k, t[0]) if type(self.leaves[k]) in (int, float) else (k, t) for k, t in rest])
         return (spec, steady, *more)
 
-    def inputs(self, recording: Recording) -> list[torch.Tensor]:
+    def inputs(self, recording: Sourced) -> list[torch.Tensor]:
         """The tensors of this call for the results of ``^in``, in order."""
-        return recording.tensors(self.leaves, lambda entry: self.read[entry.identity])
+        return tensors_of(recording.inputs, self.leaves, lambda entry: self.read[entry.identity])
 
 
 class Key:
@@ -61,11 +61,21 @@ class Key:
         if len(self._known) > _MOST_PLACES + 4 * len(recording.guards):  # objects that were replaced, again and again
             self.tensors, self.values, self._known, self._age = [], [], set(), self._age + 1
         captures = [source.entry for source in recording.inputs if isinstance(source, Capture)]
+        self._forget_the_dead()
         for entries, into in (((*captures, *recording.watched), self.tensors), (recording.guards, self.values)):
             for entry in entries:
                 if entry.identity not in self._known:
+                    into.append(entry)  # first: a fork may come between, and what is known must be read
                     self._known.add(entry.identity)
-                    into.append(entry)
+
+    def _forget_the_dead(self) -> None:
+        """Places of objects that are gone: nothing can be read there any more."""
+        release()
+        kept = [[entry for entry in entries if entry.at() is not None] for entries in (self.tensors, self.values)]
+        if sum(map(len, kept)) < len(self.tensors) + len(self.values):
+            self.tensors, self.values = kept
+            self._known = {entry.identity for entries in kept for entry in entries}
+            self._age += 1
 
     def look(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Looked:
         """The key of this call, now."""
@@ -87,7 +97,7 @@ class Key:
             self._age,
         )
         places = {entry.identity: t for entry, t in zip(self.tensors, captured, strict=True)}
-        return Looked(key, leaves, places, (*[leaf for _, leaf in rest], *values))
+        return Looked(key, leaves, places)
 
 
 def _storages(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
@@ -127,12 +137,12 @@ def token(value: Any) -> Any:
         return kind, value
     if isinstance(value, SIMPLE):
         return exactly(value)
-    return id(value)
+    return identity(value)
 
 
 def is_as_recorded(entry: Entry) -> bool:
     """Is at a guarded place what was there when the function was recorded?"""
-    return exact(entry.read()) == exact(entry.value)
+    return exact(entry.read()) == entry.mark
 
 
 def same_pattern(recording: Recording, inputs: Sequence[torch.Tensor]) -> str | None:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey, tree_flatten_with_path
+from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey
 
 from fusekit.escape import node_name
+from fusekit.trace.nested import keyed_leaves
 
 
 def function_name(fn: Any) -> str:
@@ -21,7 +22,7 @@ def function_name(fn: Any) -> str:
 def argument_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """A name for each leaf of ``(args, kwargs)``: the parameter's name, and the path inside it: ``cfg.w``, ``ts.0``."""
     heads = _parameter_names(fn, len(args))
-    pairs, _ = tree_flatten_with_path((tuple(args), dict(kwargs)))
+    pairs, _ = keyed_leaves((tuple(args), dict(kwargs)))
     return tuple(_name_of(path, heads) for path, _ in pairs)
 
 

@@ -6,18 +6,18 @@ which chosen numbers of the vector are parameters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fusekit.ir import Number
 from fusekit.trace.blocks import input_spans
+from fusekit.trace.entries import exactly
 from fusekit.trace.graph_of import graph_of
 from fusekit.trace.program import Call, Place, Program, Ref
 from fusekit.trace.recording import Recording
 from fusekit.trace.schema import bound
-from fusekit.trace.sites import Site, sites_of
+from fusekit.trace.sites import Site, sites_by_call
 from fusekit.trace.spans import meeting
 
 Scalar = int | float
@@ -48,7 +48,8 @@ def signature(recording: Recording) -> tuple[Signature, tuple[Scalar, ...]]:
     """(what must be equal, the numbers that need not be). Values of constants are inputs, so they may differ too."""
     program = recording.program
     slots = slots_of(program)
-    rows = tuple(_row(number, call, now, slots) for number, call, now in _steps(program))
+    by_call = sites_by_call(program)
+    rows = tuple(_row(number, call, by_call[number], slots) for number, call in enumerate(program.calls))
     inputs = tuple((place[2:], kind) for place, kind in _inputs(program))
     exact = tuple((place.storage, place.offset, program.rooms[place.storage].nbytes) for place, _ in _inputs(program))
     outputs = tuple(_frozen(leaf) for leaf in program.outputs)
@@ -78,8 +79,8 @@ def slots_of(program: Program) -> Slots:
     values: list[Scalar] = []
     of: dict[tuple[int, str], int] = {}
     views: dict[tuple[int, Scalar], int] = {}
-    for number, call, now in _steps(program):
-        for site in sites_of(call, now):
+    for number, sites in enumerate(sites_by_call(program)):
+        for site in sites:
             key = None if site.extent is None else (site.extent, site.value)
             slot = views.get(key, len(values)) if key else len(values)
             if slot == len(values):
@@ -92,26 +93,9 @@ def slots_of(program: Program) -> Slots:
 
 def is_same(one: Any, other: Any) -> bool:
     """``exactly(one) == exactly(other)``, without texts for what most numbers are."""
-    if type(one) is type(other) and (type(one) is int or (type(one) is float and one)):
-        return one == other or (one != one and other != other)
+    if type(one) is type(other) and (type(one) is int or (type(one) is float and one == one != 0)):
+        return one == other
     return exactly(one) == exactly(other)
-
-
-def exactly(value: Any) -> Any:
-    """A key that tells numbers apart by type and bits."""
-    if type(value) is float:
-        return (float, value.hex() if not math.isnan(value) else "nan")
-    if type(value) is complex:
-        return (complex, exactly(value.real), exactly(value.imag))
-    return (type(value), value)
-
-
-def _steps(program: Program) -> Iterator[tuple[int, Call, dict[int, Place]]]:
-    """(call number, call, places before it)."""
-    now = dict(program.first)
-    for number, call in enumerate(program.calls):
-        yield number, call, now
-        now.update(zip(call.results, call.places, strict=True))
 
 
 def _inputs(program: Program) -> Iterator[tuple[Place, str]]:
@@ -124,8 +108,8 @@ def pattern_of(program: Program) -> tuple[tuple[int, int, int, bool, bool], ...]
     return meeting(input_spans(program))
 
 
-def _row(number: int, call: Call, now: dict[int, Place], slots: Slots) -> tuple[Any, ...]:
-    sites = {site.argument: site for site in sites_of(call, now)}
+def _row(number: int, call: Call, found: Sequence[Site], slots: Slots) -> tuple[Any, ...]:
+    sites = {site.argument: site for site in found}
     given = []
     for argument, value in bound(call.target, call.args, call.kwargs):
         site = sites.get(argument.name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,9 @@ from fusekit.memory import is_dense
 from fusekit.ops.extern import raises_on_data
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.program import Place
+from fusekit.trace.quiet import kept_warnings
 from fusekit.trace.schema import base_name, bound
+from fusekit.trace.writes import Others
 
 _CPU = torch.device("cpu")
 _PIVOTS = frozenset(("pivots", "LU_pivots"))  # row numbers from 1 that LAPACK trusts: of 0 it writes before the matrix
@@ -30,6 +32,7 @@ class Verdict(enum.Enum):
 
     FINE = enum.auto()
     TOO_LARGE = enum.auto()
+    UNASKED = enum.auto()  # its answer would draw numbers that are the program's
 
 
 def device_for(func: OpOverload, t: torch.Tensor) -> torch.device:
@@ -47,18 +50,16 @@ def ask_eager(
     """What eager raises for these layouts, dtypes and aliases whatever the data is.
 
     Runs on zeros, then on ones: only an error of one type both times is decided by metadata. ``room`` gives the
-    bytes of a tensor's storage. The generators' states are put back.
+    bytes of a tensor's storage. No number is drawn from the generators of the program.
     """
     tensors = list(tensors_in([list(args), dict(kwargs)]))
     if sum({t.untyped_storage()._cdata: room(t) for t in tensors}.values()) > LIMIT:
         return Verdict.TOO_LARGE
-    kwargs = {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
-    generators = default_generators()
-    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-        states = [generator.get_state() for generator in generators]
+    if _draws_unasked(func):
+        return Verdict.UNASKED
+    kwargs = _with_own_generator(func, kwargs)
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad(), _states_kept():
         zeros, ones = (_try(func, args, kwargs, room, filling) for filling in (0, 1))
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
     return zeros if zeros is not None and type(zeros) is type(ones) else Verdict.FINE
 
 
@@ -74,6 +75,8 @@ def may_raise(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     not say, and a fused kernel would compute on. Asked once for each overload, dtypes and kinds of numbers."""
     tensors = list(tensors_in([list(args), dict(kwargs)]))
     if func._schema.is_mutable or not (is_filling(func) or (tensors and _may_depend(func, args, kwargs))):
+        return None
+    if _draws_unasked(func):
         return None
     if is_filling(func):  # one element is filled in another way than several
         args = [[min(size, 2) for size in value] if isinstance(value, (list, tuple)) else value for value in args]
@@ -128,7 +131,7 @@ def strides_of(
     """
     tensors = list(tensors_in([list(args), dict(kwargs)]))
     plain = all(t.is_contiguous() for t in tensors) or any(a.alias_info for a in func._schema.arguments)
-    if plain or func.namespace != "aten" or func._schema.is_mutable:
+    if plain or func.namespace != "aten" or func._schema.is_mutable or _draws_unasked(func):
         return None
     small = sum(room(t) for t in tensors) <= _QUICK
     if not small and torch.Tag.pointwise not in func.tags:
@@ -172,6 +175,27 @@ def _asked_strides(
     return tuple((shape, g) for g in grown) if len(grown) == len(found) else None
 
 
+def mixed_answer(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], room: Callable[[torch.Tensor], int]
+) -> Any:
+    """What eager gives for floating operands of several element types, where stand-ins have rules of their own for the
+    results' (norms of halves with float weights); None where these are trusted, and where eager raises."""
+    tensors = list(tensors_in([list(args), dict(kwargs)]))
+    if len({t.dtype for t in tensors}) < 2 or not all(t.is_floating_point() for t in tensors):
+        return None
+    if func.namespace != "aten" or torch.Tag.pointwise in func.tags or _draws_unasked(func):
+        return None
+    if sum(room(t) for t in tensors) > LIMIT:
+        return None
+
+    def made(t: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device_for(func, t)).fill_(1)
+
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        answer = _answer(func, mapped(tuple(args), made), mapped(dict(kwargs), made))
+    return None if isinstance(answer, Exception) else answer
+
+
 def shrunk(t: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides with sizes of 2 for all above 1, the order of the strides, zeros and gaps kept."""
     shape = tuple(min(size, 2) for size in t.shape)
@@ -199,17 +223,45 @@ def _keep(answers: dict[Any, Any], key: Any, answer: Any) -> Any:
 
 
 def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What eager gives or raises; the generators' states are put back."""
-    generators = default_generators()
-    states = [generator.get_state() for generator in generators]
-    kwargs = {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
+    """What eager gives or raises."""
+    kwargs = _with_own_generator(func, kwargs)
     try:
-        return quietly(lambda: func(*args, **kwargs))
-    except Exception as error:  # whatever eager raises is the answer
-        return error
+        with _states_kept():
+            return quietly(lambda: func(*args, **kwargs))
+    except Exception as error:  # whatever eager raises is the answer: kept, without the frames that hold arguments
+        error.__context__ = error.__cause__ = None
+        return error.with_traceback(None)
+
+
+def _draws_unasked(func: Any) -> bool:
+    """Would the op draw from the default generator, whatever it is given? All threads share that one: a number that is
+    drawn from it is taken from them, and a state that is put back lets them draw theirs again."""
+    return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()) and not _has_generator(func)
+
+
+def _has_generator(func: Any) -> bool:
+    return any(argument.name == "generator" for argument in func._schema.arguments)
+
+
+def _with_own_generator(func: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name with a generator of our own, where the op takes one."""
+    if not isinstance(func, OpOverload) or not _has_generator(func):
+        return {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
+    given = kwargs.get("generator")
+    return {**kwargs, "generator": torch.Generator(_CPU if given is None else given.device)}
+
+
+@contextlib.contextmanager
+def _states_kept() -> Iterator[None]:
+    """What an op draws without telling so is given back, unless another thread may have drawn since."""
+    others = Others()
+    states = [(generator, generator.get_state()) for generator in default_generators()]
+    try:
+        yield
     finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
+        for generator, state in states:
+            if not torch.equal(generator.get_state(), state) and not others.have_run():
+                generator.set_state(state)
 
 
 def quietly(call: Callable[[], Any]) -> Any:
@@ -223,8 +275,7 @@ def quietly(call: Callable[[], Any]) -> Any:
         found.append(call())
         return number
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with kept_warnings():
         torch.zeros(1, dtype=torch.float32, device=_CPU).apply_(once)
     return found[0]
 

@@ -68,6 +68,11 @@ def is_users(file: str) -> bool:
     return not file.startswith(NOT_USERS) and (not file.startswith(_STDLIB) or "site-packages" in file)
 
 
+def is_ours(code: CodeType) -> bool:
+    """Is it code of this room? In a dispatch mode it may run while the function mode is still on."""
+    return code.co_filename.startswith(_ROOM)
+
+
 def line_of(fn: object) -> Origin | None:
     """Where a function, or a module's forward, is defined; None for what has no code."""
     target = getattr(fn, "forward", fn) if isinstance(fn, torch.nn.Module) else fn

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -11,40 +13,56 @@ import torch
 
 from fusekit.escape import attribute
 from fusekit.trace.ambient import ambient
-from fusekit.trace.entries import MISSING, SIMPLE, Entry
+from fusekit.trace.entries import MISSING, SIMPLE, Entry, exactly
 from fusekit.trace.guards import Key
-from fusekit.trace.numbers import exactly
 from fusekit.trace.private import C
-from fusekit.trace.recording import Argument, Capture, Recording
+from fusekit.trace.recording import Argument, Capture, Source, Sourced
 from fusekit.trace.spans import Span, meeting
 
 Predicate = Callable[[Sequence[Any]], "list[torch.Tensor] | None"]
 _BUILTIN = (dict, list, collections.OrderedDict, collections.deque)  # empty and false are one
+_STEADY = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType, type)  # kept: they last
 _CHUNK = 40  # conditions of one `if`
 
 
-def predicate_of(key: Key, recording: Recording, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Predicate | None:
+def predicate_of(
+    key: Key,
+    recording: Sourced,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    ends: Callable[[weakref.ref[Any]], None] | None = None,
+) -> Predicate | None:
     """A function of the positional arguments that gives the tensors of ``^in`` where the call has this very key, and
     None where it may not have it. None itself for calls that it does not serve: keywords, nested arguments,
-    programs that need exact storages, tensors that require grad under grad mode."""
+    programs that need exact storages, tensors that require grad under grad mode.
+
+    It keeps no tensor and no object with attributes alive, but parts of them: ``ends`` is called when one of these
+    objects is gone, and with it all that the function can answer."""
     plain = all(type(a) in (torch.Tensor, torch.nn.Parameter) or isinstance(a, SIMPLE) for a in args)
     modes = C._len_torch_function_stack()  # one of them may be a recording's
     if kwargs or modes or not plain or key.is_exact or not args:
         return None
-    return _Source(key, recording, args).function()
+    return _Source(key, recording.inputs, args, ends).function()
 
 
 class _Source:
     """Collects lines of the function and the objects they name."""
 
-    def __init__(self, key: Key, recording: Recording, args: Sequence[Any]):
-        self.recording, self.args = recording, args
+    def __init__(
+        self,
+        key: Key,
+        sources: Sequence[Source],
+        args: Sequence[Any],
+        ends: Callable[[weakref.ref[Any]], None] | None,
+    ):
+        self.sources, self.args, self.ends = sources, args, ends
         self.env: dict[str, Any] = {"ambient": ambient, "want": ambient(), "exactly": exactly}
         self.lines: list[str] = [f"if len(args) != {len(args)} or ambient() != want: return None"]
         self.tensors = {f"args[{k}]": a for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
         self.is_whole = True
         self._arguments()
-        self.captured = {entry.identity: self._captured(k, entry) for k, entry in enumerate(key.tensors)}
+        places = [entry for entry in key.tensors if entry.at() is not None]
+        self.captured = {entry.identity: self._captured(k, entry) for k, entry in enumerate(places)}
         self._values(key.values)
 
     def function(self) -> Predicate | None:
@@ -54,7 +72,7 @@ class _Source:
             return None
         self._layouts()
         self._addresses(tensors)
-        self.lines.append(f"return [{', '.join(map(self._input, self.recording.inputs))}]")
+        self.lines.append(f"return [{', '.join(map(self._input, self.sources))}]")
         body = "\n        ".join(self.lines)
         # an entry that is gone, or a tensor without strides, is for the full key to judge
         text = (
@@ -79,7 +97,7 @@ class _Source:
                 self.lines.append(f"if {f'exactly(args[{k}])' if exact else f'args[{k}]'} != {value}: return None")
 
     def _getter(self, entry: Entry) -> str:
-        holder, how = self._name("holder", entry.holder), entry.how
+        holder, how = self._object(entry.holder), entry.how
         if how == "cell":
             return f"{holder}.cell_contents"
         if how == "attr":
@@ -99,23 +117,33 @@ class _Source:
         if how in ("keys", "contents"):
             return f"{self._name('read', entry.read)}() == {self._name('value', value)}"
         if how == "absent":
-            where = f"{self._name('holder', holder)}{'.__dict__' if isinstance(holder, type) else ''}"
+            where = f"{self._object(holder)}{'.__dict__' if isinstance(holder, type) else ''}"
             return f"{self._name('key', entry.key)} {'not ' if value else ''}in {where}"
-        return f"{self._getter(entry)} is {self._name('value', value)}"
+        return f"{self._getter(entry)} is {self._object(value)}"
+
+    def _object(self, value: Any) -> str:
+        """An expression for the very object; of one that may be replaced and has parts, while it lives."""
+        if isinstance(value, (*SIMPLE, *_STEADY)):
+            return self._name("value", value)
+        try:
+            return f"{self._name('value', weakref.ref(value, self.ends))}()"
+        except TypeError:
+            return self._name("value", value)
 
     def _captured(self, number: int, entry: Entry) -> str:
         """The name of a captured tensor: a place must still hold the very object."""
-        value = entry.read()
-        name = self._name("tensor", value)
+        value, name = entry.read(), f"tensor{number}"
         if isinstance(value, torch.Tensor):
             self.tensors[name] = value
         self.is_whole &= isinstance(value, torch.Tensor)
-        self.lines.append(f"if {self._getter(entry)} is not {name}: return None")
+        self.lines.append(f"if ({name} := {self._getter(entry)}) is not {self._object(value)}: return None")
         return name
 
     def _values(self, entries: Sequence[Entry]) -> None:
         conditions: list[str] = []
         for entry in entries:
+            if entry.at() is None:  # of an object that is gone: nothing reads it any more
+                continue
             value = entry.read()
             self.is_whole &= value is not MISSING
             if value is not MISSING:

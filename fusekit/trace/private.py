@@ -5,4 +5,5 @@ from typing import Any
 import torch
 
 C: Any = torch._C
+is_functional: Any = vars(torch)["_is_functional_tensor"]
 TensorClass: Any = torch.Tensor  # its properties as descriptors: TensorClass.grad.__get__

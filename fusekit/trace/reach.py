@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import collections
-import dis
 import functools
+import operator
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +16,22 @@ import torch
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
+from fusekit.trace.border import Gone
 from fusekit.trace.effects import Contents
-from fusekit.trace.entries import BUFFERS, MISSING, SIMPLE, Entry, How, fact, is_array, refuse_unguarded
+from fusekit.trace.entries import (
+    BUFFERS,
+    MISSING,
+    SIMPLE,
+    Entry,
+    How,
+    Part,
+    attributes_of,
+    entry_of,
+    fact,
+    is_array,
+    refuse_unguarded,
+)
+from fusekit.trace.stores import globals_of, globals_set_by
 
 __all__ = ["MISSING", "SIMPLE", "Entry", "Reach", "code_names", "is_foreign", "names_of"]
 
@@ -28,20 +42,13 @@ _HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict, col
 _STATE = ("_parameters", "_buffers", "_modules")
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__", "_abc_impl")
 _LIMIT = 50_000
+_ARGS, _KEYWORDS = operator.attrgetter("args"), operator.attrgetter("keywords")
 
 
 def names_of(code: types.CodeType) -> frozenset[str]:
     """Global and attribute names that code mentions, nested functions included."""
     nested = (names_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return frozenset(code.co_names).union(*nested)
-
-
-@functools.lru_cache(maxsize=4096)
-def globals_of(code: types.CodeType) -> frozenset[str]:
-    """Names that code looks up as globals or builtins, nested functions included."""
-    own = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    nested = (globals_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return frozenset(own).union(*nested)
 
 
 def is_foreign(module: str | None) -> bool:
@@ -68,6 +75,7 @@ class Reach:
         self.tensors: dict[int, list[Entry]] = {}
         self.generators: list[torch.Generator] = []
         self.contents = Contents()
+        self.meets_numpy = False  # or something of its random numbers
         self._reached: dict[Entry, bool] = {}
         self._owners: list[tuple[Any, str, Entry | None]] = []  # instances and classes, whose lookups may change
         self._seen: dict[int, Any] = {}
@@ -105,11 +113,15 @@ class Reach:
         """The named paths of a tensor (after ``guards``): those the executed code can have taken."""
         return [entry for entry in self.tensors.get(id(t), ()) if self._reached[entry]]
 
+    def knows(self, value: Any) -> bool:
+        """Was the object there before the call, where the function can reach it without its arguments' containers?"""
+        return id(value) in self._seen
+
     def watch_tensor(self, t: torch.Tensor, path: str) -> None:
         """Its Python attributes are put back."""
         if id(t) not in self._seen:
             self._seen[id(t)] = t
-            self.contents.watch(vars(t), f"the attributes of {path}")
+            self.contents.watch_attributes(vars(t), f"the attributes of {path}")
 
     # ---- the walk
 
@@ -117,18 +129,18 @@ class Reach:
         if isinstance(value, (list, dict, tuple)):
             if not isinstance(value, tuple):
                 self.contents.watch(value, "an argument")
-            for item in value.values() if isinstance(value, dict) else value:
+            for item in list(value.values() if isinstance(value, dict) else value):
                 self._watch(item)
 
     def _visit(self, visit: _Visit) -> None:
         value, entry = visit.value, visit.parent
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and type(value) is not Gone:
             self.watch_tensor(value, visit.path)
             if entry is not None:
                 self.tensors.setdefault(id(value), []).append(entry)
             if value.is_leaf and value.grad is not None:
                 self._add(visit, "attr", value, "grad", value.grad, f"{visit.path}.grad", True)
-        elif not isinstance(value, SIMPLE) and id(value) not in self._seen:
+        elif not isinstance(value, (Gone, *SIMPLE)) and id(value) not in self._seen:
             self._seen[id(value)] = value
             if isinstance(value, torch.Generator):
                 self.generators.append(value)
@@ -136,11 +148,11 @@ class Reach:
 
     def _add(
         self, at: _Visit, how: How, holder: Any, key: Any, value: Any, path: str, named: bool,
-        style: bool = False,
+        style: bool = False, part: Part | None = None,
     ) -> None:  # fmt: skip
-        entry = Entry(how, holder, key, value, path, at.parent, named)
-        self.entries.append(entry)
-        self._visit(_Visit(value, path, entry, at.names, style))
+        found = entry_of(how, holder, key, value, path, at.parent, named, part)
+        self.entries.append(found)
+        self._visit(_Visit(value, path, found, at.names, style))
 
     def _expand(self, at: _Visit) -> None:
         match at.value:
@@ -159,7 +171,7 @@ class Reach:
             case set():
                 self.contents.watch(at.value, at.path)
                 self._fact(at, "contents", at.value)
-                for item in at.value:
+                for item in list(at.value):
                     self._visit(_Visit(item, f"an item of {at.path}", at.parent, at.names))
             case list() | tuple() | collections.deque():
                 self._sequence(at, at.value)
@@ -177,24 +189,26 @@ class Reach:
         self.entries.append(fact(how, holder, None, at.path, at.parent))
 
     def _function(self, at: _Visit, fn: types.FunctionType) -> None:
+        self.meets_numpy |= "numpy" in fn.__code__.co_names
         if hasattr(fn, "__wrapped__"):
             self._visit(_Visit(fn.__wrapped__, at.path, at.parent, at.names))
         if is_foreign(fn.__module__):
             return
         at = _Visit(fn, at.path, at.parent, names_of(fn.__code__))
         self.entries.append(fact("attr", fn, "__code__", f"{at.path}.__code__", at.parent))
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        for k, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)):
             try:
                 value = cell.cell_contents
             except ValueError:  # not bound yet
                 continue
             self.contents.watch_cell(cell, name)
-            self._add(at, "cell", cell, name, value, name, False)
-        self.contents.watch_globals(fn.__globals__, at.names)
-        for name in sorted(at.names):
+            self._add(at, "cell", cell, name, value, name, False, part=_cell_of(fn, k))
+        read = globals_of(fn.__code__)
+        self.contents.watch_globals(fn.__globals__, read | globals_set_by(fn.__code__))
+        for name in sorted(read):
             if name in fn.__globals__:
                 self._add(at, "item", fn.__globals__, name, fn.__globals__[name], name, True)
-            elif name in globals_of(fn.__code__):
+            else:
                 self.entries.append(fact("absent", fn.__globals__, name, name, at.parent, True))
         for which in ("__defaults__", "__kwdefaults__"):
             if (held := getattr(fn, which)) is not None:
@@ -203,9 +217,10 @@ class Reach:
     def _partial(self, at: _Visit, fn: functools.partial) -> None:
         self._visit(_Visit(fn.func, _root_name(fn.func), at.parent, at.names))
         for k, value in enumerate(fn.args):
-            self._add(at, "item", fn.args, k, value, f"{at.path}.args[{k}]", False)
+            self._add(at, "item", fn.args, k, value, f"{at.path}.args[{k}]", False, part=Part(fn, "args", _ARGS))
         for name, value in fn.keywords.items():
-            self._add(at, "item", fn.keywords, name, value, f"{at.path}.{name}", False)
+            part = Part(fn, "keywords", _KEYWORDS)
+            self._add(at, "item", fn.keywords, name, value, f"{at.path}.{name}", False, part=part)
 
     def _dict(self, at: _Visit, held: Any) -> None:
         if isinstance(held, dict):
@@ -220,13 +235,15 @@ class Reach:
         if not isinstance(held, tuple):
             self.contents.watch(held, at.path)
             self.entries.append(fact("len", held, None, f"len({at.path})", at.parent))
-        for k, value in enumerate(held):
+        for k, value in enumerate(list(held)):
             self._add(at, "item", held, k, value, f"{at.path}[{k}]", False)
 
     def _module(self, at: _Visit, module: types.ModuleType) -> None:
+        self.meets_numpy |= module.__name__.startswith("numpy")
         if is_foreign(module.__name__):
             return
         self._owners.append((module, at.path, at.parent))
+        self.contents.watch_names(module, at.path)
         for name in sorted(at.names):
             if name in vars(module):
                 self._add(at, "item", vars(module), name, vars(module)[name], f"{at.path}.{name}", True)
@@ -235,6 +252,7 @@ class Reach:
         if is_foreign(cls.__module__):
             return
         self._owners.append((cls, at.path, at.parent))
+        self.contents.watch_names(cls, at.path)
         for name, value in list(vars(cls).items()):
             special = name.startswith("__")  # Python calls these without naming them
             if name in _OF_EVERY_CLASS or (special and not isinstance(value, types.FunctionType)):
@@ -249,6 +267,7 @@ class Reach:
             self._visit(_Visit(value.__wrapped__, at.path, at.parent, at.names))
             self.contents.watch_cache(value, at.path)
         self.contents.watch_random(value, at.path)
+        self.meets_numpy |= type(getattr(value, "__self__", None)).__module__.startswith("numpy")
         if not _is_walked(value):
             return
         if not isinstance(value, types.SimpleNamespace):
@@ -256,18 +275,22 @@ class Reach:
         self._owners.append((value, at.path, at.parent))
         held = getattr(value, "__dict__", None)
         if isinstance(held, dict):
-            self.contents.watch(held, at.path)
+            self.contents.watch_attributes(held, at.path)
             for name, item in list(held.items()):
                 state = isinstance(value, torch.nn.Module) and name in _STATE
                 path = at.path if state else f"{at.path}.{name}"
                 named = not state and name != "training"
-                self._add(at, "item", held, name, item, path, named, state)
+                self._add(at, "item", held, name, item, path, named, state, attributes_of(value))
         for cls in type(value).__mro__:
             for name in _slots(cls):
                 self.contents.watch_slot(value, name, at.path)
                 if hasattr(value, name):
                     self._add(at, "attr", value, name, getattr(value, name), f"{at.path}.{name}", True)
             self._visit(_Visit(cls, cls.__name__, at.parent, at.names))
+
+
+def _cell_of(fn: types.FunctionType, k: int) -> Part:
+    return Part(fn, f"cell {k}", lambda fn: fn.__closure__[k])
 
 
 def _is_walked(value: Any) -> bool:
@@ -304,11 +327,14 @@ def _lookups(value: Any, path: str, parent: Entry | None, names: frozenset[str],
     if own is None:
         return
     if wide and isinstance(own, dict):
-        yield fact("keys", own, None, f"the attributes of {path}", parent)
+        yield fact("keys", own, None, f"the attributes of {path}", parent, part=attributes_of(value))
         return
     for name in _attributes(order[1:] if isinstance(value, type) else order, names):
         if name not in own:
-            yield fact("absent", own if isinstance(own, dict) else value, name, f"{path}.{name}", parent)
+            if isinstance(own, dict):
+                yield fact("absent", own, name, f"{path}.{name}", parent, part=attributes_of(value))
+            else:
+                yield fact("absent", value, name, f"{path}.{name}", parent)
 
 
 @functools.lru_cache(maxsize=1024)

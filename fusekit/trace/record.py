@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import logging
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
-from torch.utils._pytree import keystr, tree_flatten_with_path
+from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
+from torch.utils._pytree import keystr
 
 from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.trace import naming, refusals
-from fusekit.trace.ambient import ambient
-from fusekit.trace.effects import RandomStates, Watcher, put_versions_back, sentence
+from fusekit.trace.ambient import Ambience, ambient
+from fusekit.trace.border import STAYS, Border, holder_of
+from fusekit.trace.effects import put_versions_back, sentence
 from fusekit.trace.entries import SIMPLE, Entry, fact
 from fusekit.trace.foreach import expanded
 from fusekit.trace.foreign import Seen, Unobserved
 from fusekit.trace.graph_of import PLAIN, graph_of
-from fusekit.trace.nested import flat_outputs
+from fusekit.trace.interrupts import Held
+from fusekit.trace.nested import is_stand_in, keyed_leaves
 from fusekit.trace.origin import line_of, user_origin
 from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Program, Ref
+from fusekit.trace.quiet import quiet
 from fusekit.trace.reach import Reach, code_names
 from fusekit.trace.recorder import NEEDS_DATA, Recorder
 from fusekit.trace.recording import Argument, Capture, Constant, Output, Recording, Source
-from fusekit.trace.swap import Swap
+from fusekit.trace.results import refuse_suspended, take_apart
+from fusekit.trace.swap import UNBROKEN, Swap
+from fusekit.trace.watcher import Watcher, resuming
 
-_FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 Leaves = Sequence[tuple[str, Any]]  # (path, value) of the flattened (args, kwargs)
 
 
@@ -50,17 +48,34 @@ def record(
     function fails after a foreign op that was not seen. Else raises what eager raises for these arguments, or
     UnsupportedError with the user's line where eager would succeed and no recording can stand for the function.
     """
-    args, kwargs = tuple(args), dict(kwargs or {})
+    with Held(*UNBROKEN) as held, Border() as border:
+        ambience, watcher = Ambience(), Watcher()
+        try:
+            return _record(fn, tuple(args), dict(kwargs or {}), seen, watcher, held, border)
+        except BaseException:
+            ambience.put_back(watcher.settings, is_whole=True)
+            raise
+
+
+def _record(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    seen: Seen | None,
+    watcher: Watcher,
+    held: Held,
+    border: Border,
+) -> Recording:
     if C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedError("a call inside a torch.func transform", user_origin(), "apply the transform inside")
-    pairs, _ = tree_flatten_with_path((args, kwargs))
-    leaves = [(keystr(path), leaf) for path, leaf in pairs]
+    refuse_suspended(fn, line_of(fn))
+    leaves = _leaves(fn, args, kwargs)
     odd = [(path, x) for path, x in leaves if not isinstance(x, (torch.Tensor, torch.Generator, *SIMPLE))]
     reach = Reach(fn, [args, kwargs], odd)
     for path, leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             reach.watch_tensor(leaf, f"argument {path}")
-    recorder = Recorder(FakeTensorMode(allow_non_fake_inputs=False), record.__code__, seen or ())
+    recorder = Recorder(border, _record.__code__, seen or ())
     names = naming.argument_names(fn, args, kwargs)
     for position, (_, leaf) in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
@@ -69,13 +84,20 @@ def record(
             recorder.object_ref(leaf, f"leaf:{position}")
     arguments = set(recorder.swapped)
     generators = [leaf for _, leaf in leaves if isinstance(leaf, torch.Generator)]
-    out, swap, watcher = _run(fn, args, kwargs, recorder, reach, generators, is_guess=seen is not None)
+    reach.contents.watch_generators([*generators, *reach.generators])
+    swap = Swap(recorder, held)
+    ran = _run(fn, args, kwargs, swap, reach, watcher)
+    _raise_for(ran, recorder, watcher, fn, seen is not None, held.has_raised)
+    out = ran.out
     names_read = code_names(watcher.codes)
     guards = _guards(reach, recorder, watcher, names_read, line_of(fn))
     _refuse_attributes(leaves, names_read, line_of(fn))
     _refuse_iterators(fn, [*reach.iterators(), *(path for path, leaf in odd if isinstance(leaf, Iterator))])
-    out_leaves, spec = flat_outputs(out)
+    out_leaves, spec = take_apart(out, (args, kwargs), border.is_fresh, reach.knows, line_of(fn))
     results = tuple(_result(recorder, leaf) for leaf in out_leaves)
+    out_fakes = tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves)
+    del ran, out, out_leaves
+    _refuse_survivors(recorder, border, fn)
     inputs, rows = _inputs(recorder, reach, leaves, arguments, names)
     _refuse_gradients(recorder, fn)
     program, starts = _program(recorder, rows, results, naming.function_name(fn))
@@ -95,81 +117,86 @@ def record(
         recorder.is_exact,
         program,
         tuple(replace(row, calls=(starts[row.calls[0]], starts[row.calls[1]])) for row in swap.script),
-        recorder.swapped,
-        recorder.handles,
-        tuple(recorder.fake(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in out_leaves),
+        tuple(fake for _, fake in recorder.swapped.values()),
+        out_fakes,
         codes=frozenset(watcher.codes),
         is_wide=watcher.is_wide,
         foreign=tuple(recorder.foreign),
     )
 
 
+def _leaves(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Leaves:
+    try:
+        return [(keystr(path), leaf) for path, leaf in keyed_leaves((args, kwargs))[0]]
+    except RecursionError:
+        what = "an argument that contains itself, or is nested too deep"
+        raise UnsupportedError(what, line_of(fn), "pass its tensors in a flat list") from None
+
+
 # ---- running the function
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A function that was run on stand-ins: what it gave or raised, and what it changed of Python, now put back."""
+
+    out: Any
+    failed: BaseException | None
+    changes: list[str]
 
 
 def _run(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    recorder: Recorder,
+    swap: Swap,
     reach: Reach,
-    generators: list[torch.Generator],
-    is_guess: bool,
-) -> tuple[Any, Swap, Watcher]:
-    states, swap, watcher = RandomStates([*generators, *reach.generators]), Swap(recorder), Watcher()
+    watcher: Watcher,
+) -> _Ran:
+    recorder, held = swap.recorder, swap.held
     watcher.is_paused = lambda: recorder.is_asking
+    reach.contents.begin(watcher)
     out, failed = None, None
-    with _quiet():
+    resume, argument = resuming(sys.getprofile())
+    with quiet(), recorder.fakes, recorder, swap:
+        ambience, held.caller = Ambience(), sys._getframe()
+        sys.setprofile(watcher)  # in this very frame, as is its end: a profiler counts calls and returns
         try:
-            with recorder.fakes, recorder, swap, _profiled(watcher):
-                out = fn(*args, **kwargs)
-        except Exception as error:  # raised again below, after everything is as it was
+            out = fn(*args, **kwargs)
+        except BaseException as error:  # raised again, after everything is as it was
             failed = error
-    changes = reach.contents.put_back() + states.put_back() + watcher.reseeded
-    changes += put_versions_back((t, recorder.versions[key]) for key, (t, _) in recorder.swapped.items())
+        held.caller = None
+        resume(argument)
+        ambience.put_back(watcher.settings, is_whole=failed is not None)
+    of_recording = functools.partial(is_stand_in, stand_ins=recorder.border.stand_ins)
+    changes = reach.contents.put_back(watcher, of_recording) + watcher.reseeded
+    watcher.edits.clear()  # they hold what the function held
+    pairs = [(t, recorder.versions[key]) for key, (t, _) in recorder.swapped.items()]
+    return _Ran(out, failed, changes + put_versions_back(pairs, watcher))
+
+
+def _raise_for(
+    ran: _Ran, recorder: Recorder, watcher: Watcher, fn: Callable[..., Any], is_guess: bool, was_interrupted: bool
+) -> None:
+    """What eager raises, or why no recording can stand for the function."""
+    failed = ran.failed
+    if failed is not None and not isinstance(failed, Exception):
+        raise failed
     if recorder.refused is not None:
         raise recorder.refused
     if watcher.unrepeatable and failed is None:
         call, line = watcher.unrepeatable[0]
-        fix = "pass its result as an argument"
-        raise UnsupportedError(f"{call}(), whose answer a recording would freeze,", line, fix)
+        fix = "call it outside of the function, and pass what it gives as an argument"
+        raise UnsupportedError(f"{call}(), whose answer or effect a recording would freeze,", line, fix)
     if failed is not None:
         if is_guess and tuple(recorder.foreign) != recorder.seen[: len(recorder.foreign)]:
             raise Unobserved from failed
         raise _translated(failed)
-    if changes:
+    if was_interrupted:
+        raise UnsupportedError("an interrupt that the function went on after", line_of(fn), "call it again")
+    if ran.changes:
         fix = "return the new values instead; everything was put back"
-        raise UnsupportedError(f"the function changes Python state: {sentence(changes)}", line_of(fn), fix)
-    return out, swap, watcher
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No log of errors that eager would raise anyway, and no autocast cache that would keep fakes.
-
-    No garbage collection either: its callbacks would look like calls of the function.
-    """
-    level, cache, collects = _FAKES_LOG.level, torch.is_autocast_cache_enabled(), gc.isenabled()
-    gc.disable()
-    _FAKES_LOG.setLevel(logging.CRITICAL)
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        _FAKES_LOG.setLevel(level)
-        torch.set_autocast_cache_enabled(cache)
-        if collects:
-            gc.enable()
-
-
-@contextlib.contextmanager
-def _profiled(watcher: Watcher) -> Iterator[None]:
-    before = sys.getprofile()
-    sys.setprofile(watcher)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+        raise UnsupportedError(f"the function changes Python state: {sentence(ran.changes)}", line_of(fn), fix)
 
 
 def _translated(error: Exception) -> Exception:
@@ -238,6 +265,8 @@ def _numbers_in(call: Call) -> set[int]:
 
 def _result(recorder: Recorder, leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
+        if type(leaf) is int and leaf in recorder.handles:
+            raise UnsupportedError("a result that is the id() or hash() of a tensor", None, "return the tensor")
         return leaf
     fake = recorder.fake(leaf)
     if fake.requires_grad and torch.is_grad_enabled() and id(leaf) not in recorder.swapped:
@@ -246,7 +275,20 @@ def _result(recorder: Recorder, leaf: Any) -> Any:
         raise UnsupportedError("a result that requires grad", where, refusals.OR_NO_GRAD)
     if not recorder.is_known(fake):
         raise UnsupportedError("a result that no recorded op made", None, "make it with torch ops inside the function")
+    if id(leaf) in recorder.handles and vars(leaf):
+        what = f"a result with a Python attribute, {next(iter(vars(leaf)))},"
+        raise UnsupportedError(what, recorder.origin_of(fake), "return it beside the tensor")
     return recorder.ref(fake)
+
+
+def _refuse_survivors(recorder: Recorder, border: Border, fn: Any) -> None:
+    """The border of the recording: raise where something outside still holds what stood for a tensor of it."""
+    fakes = {key: fake for key, (_, fake) in recorder.handles.items()}
+    recorder.let_go()
+    left = border.close()
+    if left:
+        what = f"a tensor that the function made stays behind in {holder_of(left[0], left)}, which"
+        raise UnsupportedError(what, recorder.origin_of(fakes.get(id(left[0]))) or line_of(fn), STAYS)
 
 
 def _refuse_gradients(recorder: Recorder, fn: Any) -> None:
@@ -266,9 +308,19 @@ def _guards(
     if watcher.reads_environ:
         held = vars(os.environ)["_data"]
         found.append(fact("contents", held, None, "os.environ", None))
+    found += [entry for logger in watcher.loggers.values() for entry in _levels(logger)]
     tensors = [entry for entry in found if isinstance(entry.value, torch.Tensor)]
     took_part = {entry for entry in tensors if id(entry.value) in recorder.swapped or entry.key == "grad"}
     return [entry for entry in found if entry not in took_part]
+
+
+def _levels(logger: Any) -> Iterator[Entry]:
+    """What decides whether a logger says anything."""
+    yield fact("attr", logger.manager, "disable", "logging.disable", None)
+    while logger is not None:
+        for name in ("level", "disabled"):
+            yield fact("attr", logger, name, f"the {name} of the logger {logger.name}", None)
+        logger = logger.parent
 
 
 def _refuse_attributes(leaves: Leaves, names_read: frozenset[str], where: Origin | None) -> None:

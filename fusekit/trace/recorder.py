@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar
@@ -13,7 +14,6 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -22,6 +22,7 @@ from fusekit.errors import UnsupportedError
 from fusekit.ir import Origin
 from fusekit.torch_types import FROM_TORCH
 from fusekit.trace import eager_rules, foreign, refusals
+from fusekit.trace.border import Border, Fakes
 from fusekit.trace.conjugates import Conjugates
 from fusekit.trace.nested import mapped, tensors_in
 from fusekit.trace.oracle import Verdict, ask_eager, is_filling, may_raise, strides_of
@@ -30,6 +31,7 @@ from fusekit.trace.private import C
 from fusekit.trace.program import Call, ObjectRef, Place, Ref, Room
 from fusekit.trace.resizing import RESIZING, resize, resize_destinations
 from fusekit.trace.schema import base_name, defined_results, destinations_for, operands
+from fusekit.trace.told import as_told
 
 T = TypeVar("T")
 aten = torch.ops.aten
@@ -42,9 +44,10 @@ _NOWHERE = 1 << 60  # addresses from here on are of no memory
 class Recorder(TorchDispatchMode):
     """Writes calls down; also keeps the memo between the caller's real tensors and their fakes."""
 
-    def __init__(self, fakes: FakeTensorMode, stop: CodeType, seen: foreign.Seen = ()):
+    def __init__(self, border: Border, stop: CodeType, seen: foreign.Seen = ()):
         super().__init__()
-        self.fakes, self.stop = fakes, stop
+        self.border, self.stop = border, stop
+        self.fakes = Fakes(allow_non_fake_inputs=False)
         self.seen = seen  # foreign calls of a watched run
         self.foreign: list[tuple[str, tuple[foreign.Layout, ...]]] = []  # foreign calls of this one
         self.calls: list[Call] = []
@@ -106,7 +109,7 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedError("a view made past torch's Python functions", self.where())
         fake = base.detach().requires_grad_(t.requires_grad)
         self._real[id(fake)] = t
-        self.handles[id(t)] = (t, fake)
+        self.handles[id(t)] = (self.border.watch(t), fake)
         return fake
 
     def real(self, t: torch.Tensor) -> torch.Tensor:
@@ -121,13 +124,24 @@ class Recorder(TorchDispatchMode):
         if isinstance(t, FakeTensor):
             if known is not None:  # C++ code of an autograd.Function asks it
                 return known.requires_grad_()
-            with _disable_current_modes(), torch._C.DisableTorchFunction():
-                handle = torch.empty((), dtype=t.dtype, device=t.device).expand(t.shape)
-                handle.requires_grad_(t.requires_grad)
+            handle = self.border.stand_in(t)
             self._real[id(t)] = handle
             self.handles[id(handle)] = (handle, t)
             self._of_handles[handle.untyped_storage()._cdata] = id(handle)
         return self._real.get(id(t), t)
+
+    def let_go(self) -> None:
+        """The run is over: the stand-ins are no longer known, and the fakes compute nothing more."""
+        for held, fake in self.handles.values():
+            if self._real.get(id(fake)) is held:
+                del self._real[id(fake)]
+        self.handles.clear()
+        self.fakes.is_over = True
+
+    def origin_of(self, t: torch.Tensor | None) -> Origin | None:
+        """The user's line that made a fake."""
+        number = self._numbers.get(id(t))
+        return next((call.origin for call in reversed(self.calls) if number in call.results), None)
 
     def is_callers(self, t: Any) -> bool:
         """A tensor that the function did not make."""
@@ -223,6 +237,8 @@ class Recorder(TorchDispatchMode):
                 copy = self._record(aten._conj_physical.default, args, kwargs)
                 self.conjugates.note(args[0], copy)
                 return copy
+            if func is aten._efficientzerotensor.default:  # zeros without memory, autograd's answer to an exact zero
+                func = aten.zeros.default
             if func is aten.where.self and args[0].dtype == torch.uint8:  # eager takes it, fakes do not
                 args = (self._record(aten._to_copy.default, (args[0],), {"dtype": torch.bool}), *args[1:])
             return self._record(func, args, kwargs)
@@ -240,6 +256,7 @@ class Recorder(TorchDispatchMode):
         out = self._restrided(func, args, kwargs, self.run(func, args, kwargs))
         if foreign.is_foreign(func):
             out = self._as_seen(func, out)
+        out = self.asking(lambda: as_told(func, args, kwargs, out, self.room))
         out = destinations_for(func, out, written)
         results = defined_results(func, list(tensors_in(out)))
         self._check_results(func, results, written)
@@ -324,7 +341,7 @@ class Recorder(TorchDispatchMode):
     def _raise_as_eager(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         probed = self._may_raise(func, args, kwargs)
         if probed is not None and is_filling(func):
-            raise probed.with_traceback(None)
+            raise copy.copy(probed)  # the answer itself is kept, and would keep this call's frames
         if probed is not None or eager_rules.is_suspicious(func, args, kwargs):
             verdict = self._ask(func, args, kwargs)
             if verdict is Verdict.FINE:
@@ -372,7 +389,7 @@ class Recorder(TorchDispatchMode):
         if verdict is Verdict.FINE:
             what = f"{func} runs in eager, but not on stand-ins: {type(error).__name__} {str(error)[:80]}"
             return UnsupportedError(what, self.where())
-        return error if verdict is Verdict.TOO_LARGE else verdict
+        return error if isinstance(verdict, Verdict) else verdict
 
     def _check_results(
         self, func: OpOverload, results: Sequence[torch.Tensor], written: Sequence[torch.Tensor]

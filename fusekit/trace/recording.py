@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch.utils._pytree import TreeSpec
 
 from fusekit.ir import Graph, Number
 from fusekit.trace.foreign import Seen
 from fusekit.trace.program import Call, Program
 from fusekit.trace.reach import MISSING, Entry
+from fusekit.trace.results import Structure
 from fusekit.trace.swap import TorchCall
 
 
@@ -53,6 +53,25 @@ def source_name(source: Source) -> str:
             return "a constant"
 
 
+class Sourced(Protocol):
+    """What knows where each result of ``^in`` comes from."""
+
+    @property
+    def inputs(self) -> Sequence[Source]: ...
+
+
+def tensors_of(sources: Sequence[Source], leaves: Sequence[Any], read: Callable[[Entry], Any]) -> list[Any]:
+    """The tensors of a call for the results of ``^in``, in order; ``MISSING`` where a leaf or a place is gone."""
+    return [
+        (leaves[source.leaf] if source.leaf < len(leaves) else MISSING)
+        if isinstance(source, Argument)
+        else read(source.entry)
+        if isinstance(source, Capture)
+        else source.tensor
+        for source in sources
+    ]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
     """One output leaf: operand ``operand`` of ``fk.return``, or (``operand`` None) the plain ``value``."""
@@ -76,7 +95,7 @@ class Recording:
     graph: Graph
     inputs: tuple[Source, ...]
     outputs: tuple[Output, ...]
-    out_spec: TreeSpec
+    out_spec: Structure
     guards: tuple[Entry, ...]
     watched: tuple[Entry, ...]
     ambient: tuple[Any, ...]
@@ -85,8 +104,7 @@ class Recording:
     is_exact: bool
     program: Program
     script: tuple[TorchCall, ...] = field(repr=False)
-    fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # id of a real tensor -> (it, its fake)
-    handles: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(repr=False)  # what stood for results -> their fakes
+    fakes: tuple[torch.Tensor, ...] = field(repr=False)  # of the caller's tensors, in the order of their first use
     out_fakes: tuple[Any, ...] = field(repr=False)  # the stand-in of each output leaf that is a tensor
     parameters: tuple[int, ...] = ()
     sites: dict[tuple[int, str], Number] = field(default_factory=dict, repr=False)  # (call, argument) -> parameter
@@ -99,14 +117,12 @@ class Recording:
 
         ``leaves`` are the call's flattened (args, kwargs); ``read`` gives what is at the place of a capture now.
         """
-        return [
-            (leaves[source.leaf] if source.leaf < len(leaves) else MISSING)
-            if isinstance(source, Argument)
-            else read(source.entry)
-            if isinstance(source, Capture)
-            else source.tensor
-            for source in self.inputs
-        ]
+        return tensors_of(self.inputs, leaves, read)
+
+    def result(self, flat: Sequence[Any], call: tuple[Sequence[Any], Mapping[str, Any]]) -> Any:
+        """The result of a call with these args and kwargs, whose output leaves are ``flat``."""
+        build = self.out_spec.builder()
+        return build(flat, *call) if self.out_spec.given else build(flat)
 
     @property
     def calls(self) -> tuple[Call, ...]:

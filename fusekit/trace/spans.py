@@ -29,6 +29,8 @@ class Span(NamedTuple):
     def of_storage(t: torch.Tensor) -> Span:
         """The span of all that a tensor's storage holds."""
         storage = t.untyped_storage()
+        if t._is_zerotensor():  # it has no memory, and asking for its address is an error
+            return Span(0, 0, storage._cdata, id(t))
         return Span(storage.data_ptr(), storage.data_ptr() + storage.nbytes(), storage._cdata, id(t))
 
     @staticmethod

@@ -15,9 +15,12 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from fusekit.errors import UnsupportedError
 from fusekit.trace import refusals
 from fusekit.trace.entries import BUFFERS, is_array
-from fusekit.trace.nested import mapped, tensors_in
+from fusekit.trace.interrupts import Held
+from fusekit.trace.nested import mapped, tells_place, tensors_in
 from fusekit.trace.oracle import writes_out
+from fusekit.trace.origin import is_ours
 from fusekit.trace.private import C, TensorClass
+from fusekit.trace.quiet import kept_warnings
 from fusekit.trace.recorder import Recorder
 
 
@@ -42,8 +45,8 @@ class Swap(TorchFunctionMode):
     A result that is a stand-in is handed back as the real tensor, so ``x is self.w`` and ``self.buf += 1`` hold.
     """
 
-    def __init__(self, recorder: Recorder):
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, held: Held):
+        self.recorder, self.held = recorder, held
         self.script: list[TorchCall] = []
 
     def __torch_function__(
@@ -57,13 +60,15 @@ class Swap(TorchFunctionMode):
         sys.setprofile(None)  # what the library does inside a torch call is none of the user's reading
         try:
             with self.recorder.watch_refusals():
-                return self._call(func, args, dict(kwargs or {}))
+                result = self._call(func, args, dict(kwargs or {}))
+            self.held.deliver()
+            return result
         finally:
             sys.setprofile(profile)
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recorder = self.recorder
-        if func in refusals.FORBIDDEN:
+        if func in refusals.FORBIDDEN and not is_ours(sys._getframe(2).f_code):
             what, fix = refusals.FORBIDDEN[func]
             raise UnsupportedError(what, recorder.where(), fix)
         if func in refusals.SHARING and args and (is_array(args[0]) or isinstance(args[0], BUFFERS)):
@@ -89,18 +94,18 @@ class Swap(TorchFunctionMode):
         if kwargs.get("out") is not None and not self._writes(kwargs["out"], start):
             self._fill_out(func, args, kwargs, start)
         recorder.conjugates.end(result)
+        recorder.is_exact |= tells_place(func, (args, kwargs), result)
         self.script.append(TorchCall(func, args, kwargs, (start, len(recorder.calls)), result))
         return mapped(result, recorder.real)
 
     @contextlib.contextmanager
     def _warnings(self) -> Iterator[None]:
         """Warnings of torch's C++ (of a resized ``out=``, say) are of the user's line, and each is given once."""
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
+        with kept_warnings() as seen:
             yield
         line = self.recorder.where()
         if line is not None:
-            for text, kind in dict.fromkeys((str(one.message), one.category) for one in seen):
+            for text, kind in dict.fromkeys(seen):
                 warnings.warn_explicit(text, kind, line.file, line.line)
 
     def _writes(self, out: Any, start: int) -> bool:
@@ -123,6 +128,9 @@ class Swap(TorchFunctionMode):
             raise UnsupportedError(what, recorder.where(), "copy_ the result instead")
         for t, result in zip(out, results, strict=True):
             torch.ops.aten.copy_.default(t, result)
+
+
+UNBROKEN = (Swap._call.__code__, Recorder.__torch_dispatch__.__code__)
 
 
 def is_inside() -> bool:

@@ -50,6 +50,7 @@ def observed(fn: Callable[..., Any], make: Make) -> dict[str, Any]:
     torch.manual_seed(3)
     results = tensors(fn(*args))
     seen = {
+        "drawn in forward": drawn(),
         "written": [t._version > before for t, before in zip(given, versions, strict=True)],
         "shares with arguments": [shares(t, given) for t in results],
         "shares with results": [shares(t, results) for t in results],
@@ -62,7 +63,12 @@ def observed(fn: Callable[..., Any], make: Make) -> dict[str, Any]:
     losses += [t.square().sum() for t in given if t.requires_grad and not t.is_leaf]
     if losses:
         torch.stack([loss.float() for loss in losses]).sum().backward()
-    return seen | {"gradients": [t.grad for t in leaves]}
+    return seen | {"gradients": [t.grad for t in leaves], "drawn in all": drawn()}
+
+
+def drawn() -> bytes:
+    """The state of the generator: how many numbers were drawn."""
+    return torch.get_rng_state().numpy().tobytes()
 
 
 def weights(t: torch.Tensor) -> torch.Tensor:

@@ -221,10 +221,6 @@ def writes_an_overlapping_argument(a, b):
     return (a * b).sin().sum()
 
 
-def checkpointed(x, w):
-    return torch.utils.checkpoint.checkpoint(lambda a: (a @ w).sin(), x, use_reentrant=False).sum()
-
-
 def views_of_what_is_saved(x):
     return x.exp().unbind(0)
 
@@ -244,7 +240,6 @@ def detached_and_filled(x, buffer):
             "a is written, and shares memory",
         ),
         (writes_an_overlapping_argument, lambda: (lambda a: (a, a.detach()[2]))(leaf(4, 3) * 1), "test_gradients.py:"),
-        (checkpointed, lambda: (leaf(4, 3), leaf(3, 3)), "tag_activation_checkpoint at .*test_gradients.py:"),
         (views_of_what_is_saved, lambda: (leaf(4, 3),), "one of several views"),
         (detached_and_filled, lambda: (leaf(4, 3), randn(4, 3)), "detached from an argument"),
     ],

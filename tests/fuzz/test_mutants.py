@@ -20,17 +20,27 @@ order, functionalize, versions = (
 hazards, kernel, remedies = (import_module(f"fusekit.lower.{name}") for name in ("hazards", "kernel", "remedies"))
 outputs, plan = (import_module(f"fusekit.run.{name}") for name in ("outputs", "plan"))
 jit = import_module("fusekit.jit")
+guards, handed, shadow, sites = (
+    import_module(f"fusekit.trace.{name}") for name in ("guards", "handed", "shadow", "sites")
+)
 
 PROGRAMS = 300
 OURS = ("TypeError", "AttributeError", "NameError")
-JOB = Job("plain", shrinks=False)
+PLAIN, NUMBERS = (Job("plain", shrinks=False, numbers=numbers) for numbers in (False, True))
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 Patch = pytest.MonkeyPatch
-MUTANTS: dict[str, Callable[[Patch], None]] = {}
+Mutant = Callable[[Patch], None]
+MUTANTS: dict[str, tuple[Mutant, Job]] = {}
 
 
-def mutant(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTANTS[break_it.__name__] = break_it
+def mutant(break_it: Mutant) -> Mutant:
+    MUTANTS[break_it.__name__] = break_it, PLAIN
+    return break_it
+
+
+def of_numbers(break_it: Mutant) -> Mutant:
+    """A rule that the programs with numbers hold."""
+    MUTANTS[break_it.__name__] = break_it, NUMBERS
     return break_it
 
 
@@ -152,10 +162,79 @@ def the_key_ignores_aliases(patch: Patch) -> None:
     patch.setattr(jit, "signature", blind)
 
 
+@of_numbers
+def cut_windows_move(patch: Patch) -> None:
+    """What the end of the tensor cut off is missing elsewhere, too."""
+    patch.setattr(
+        handed, "_is_whole", lambda item, call: None not in (item.start, item.stop) and 0 <= item.start <= item.stop
+    )
+
+
+@of_numbers
+def equal_numbers_are_one(patch: Patch) -> None:
+    """A slot moves though a site of it has no free number."""
+    patch.setattr(shadow.Script, "_fixed", lambda self, taken: set())
+
+
+@of_numbers
+def numbers_are_found_by_value(patch: Patch) -> None:
+    """What takes a number is guessed: a site of the same value, if it has only one such number."""
+
+    def guessed(call: Any, given: Any, made: Any, now: Any) -> Any:
+        found: dict[Any, Any] = {}
+        for k, (_, its) in enumerate(made):
+            for site in its:
+                fits = [path for path, value in given.items() if value == site.value]
+                if len(fits) == 1:
+                    found.setdefault(fits[0], (k, site))
+        return found
+
+    patch.setattr(shadow, "handed_on", guessed)
+
+
+@of_numbers
+def nobody_asks_where_a_view_begins(patch: Patch) -> None:
+    """as_strided, and views of wider elements, are taken to be legal at any offset."""
+    patch.setattr(sites, "_asks_where", lambda call, now: False)
+
+
+@of_numbers
+def any_index_is_in_range(patch: Patch) -> None:
+    patch.setattr(shadow, "_is_taken", lambda value, extent, most: True)
+
+
+@of_numbers
+def the_last_number_of_a_slot_wins(patch: Patch) -> None:
+    class Forgetful(dict[int, Any]):
+        def setdefault(self, key: int, default: Any = None) -> Any:
+            self[key] = default
+            return default
+
+    make = shadow._Shadow.__init__
+
+    def forget(self: Any, *args: Any) -> None:
+        make(self, *args)
+        self.found = Forgetful()
+
+    patch.setattr(shadow._Shadow, "__init__", forget)
+
+
+@of_numbers
+def a_plan_serves_any_numbers(patch: Patch) -> None:
+    patch.setattr(jit._Kept, "serves", lambda self, numbers: True)
+
+
+@of_numbers
+def the_key_knows_numbers_by_type(patch: Patch) -> None:
+    token = guards.token
+    patch.setattr(guards, "token", lambda value: (type(value),) if type(value) in (int, float) else token(value))
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    MUTANTS[name](monkeypatch)
-    found = _first_failure(JOB)
+    break_it, job = MUTANTS[name]
+    break_it(monkeypatch)
+    found = _first_failure(job)
     assert found is not None, f"{PROGRAMS} programs do not notice: {name}"
     assert not any(word in found.words for word in OURS), f"the mutant itself is broken: {found.words}"
 

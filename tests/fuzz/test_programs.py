@@ -1,4 +1,5 @@
-"""Random programs against eager: 300 of them, their kernels as plain Python that is watched, some by other runners."""
+"""Random programs against eager: 300 of them, and 300 that take numbers, their kernels as plain Python that is watched;
+some by other runners."""
 
 from collections import Counter
 
@@ -31,6 +32,13 @@ def _run(seeds: range, job: Job) -> Counter[str]:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_plain(batch: int) -> None:
     counts = _run(range(batch * BATCH, (batch + 1) * BATCH), Job("plain"))
+    assert counts["right"] + counts["refused"] == BATCH
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_with_numbers(batch: int) -> None:
+    """Four calls each, with other numbers and other aliasing."""
+    counts = _run(range(batch * BATCH, (batch + 1) * BATCH), Job("plain", steps=8, numbers=True))
     assert counts["right"] + counts["refused"] == BATCH
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten
 
 from fusekit.run.interpret import interpret
 from fusekit.trace import Recording, record
@@ -26,7 +26,7 @@ def run_graph(
         value if output.operand is not None else output.value
         for value, output in zip(flat, recording.outputs, strict=True)
     ]
-    return tree_unflatten(outputs, recording.out_spec)
+    return recording.result(outputs, (args, kwargs or {}))
 
 
 def replayed(fn: Callable) -> Callable:

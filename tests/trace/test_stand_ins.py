@@ -108,7 +108,7 @@ REFUSED = {
     "map_": lambda x: x.map_(x, lambda v, w: v),
     "map2_": lambda x: x.map2_(x, x, lambda v, w, u: v),
     "deepcopy": lambda x: copy.deepcopy(x + 1),
-    "set_": lambda x: copy.copy(x),
+    "copy.copy": lambda x: copy.copy(x),
     "from_numpy": lambda x: x + torch.from_numpy(ARRAY),
     "as_tensor": lambda x: x + torch.as_tensor(ARRAY),
     "TorchScript": lambda x: scripted(x + 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -10,9 +9,10 @@ from statistics import median
 import torch
 
 from fusekit.errors import BackendUnavailable
+from fusekit.run.forks import Lock
 
 _COPIED: dict[int, float] = {}
-_LOCK = threading.Lock()
+_LOCK = Lock()
 _LARGEST_COPY = 1 << 30
 
 

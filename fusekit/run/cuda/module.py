@@ -14,10 +14,11 @@ import torch
 from fusekit.errors import BackendUnavailable, UnsupportedError
 from fusekit.run.cuda.device import current_stream, require_device
 from fusekit.run.cuda.ptx import Ptx
+from fusekit.run.forks import Lock
 
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 MOST_THREADS = 1024
-_LOCK = threading.RLock()
+_LOCK = Lock()
 _LOADED: dict[tuple[Ptx, int], Function] = {}
 Extent = tuple[int, int, int]
 

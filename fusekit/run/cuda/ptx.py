@@ -7,9 +7,8 @@ import hashlib
 import importlib.metadata
 import os
 import re
-import shutil
 import sys
-import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,14 +23,16 @@ from fusekit.run import cache as disk
 from fusekit.run.cuda import helpers
 from fusekit.run.cuda import source as text
 from fusekit.run.cuda.kinds import PARAMETERS
+from fusekit.run.forks import Lock
+from fusekit.run.signals import held_back
 
 LEAST_CC = (8, 0)
 """The first compute capability that rounds to bf16 in one instruction."""
 _INSTALL = "python -m pip install numba-cuda 'nvidia-nvvm==13.0.*' 'nvidia-cuda-nvrtc==13.0.*'"
-_LOCK = threading.RLock()
-_COMPILED: dict[str, Ptx] = {}
+_LOCK = Lock()
+_COMPILED: OrderedDict[str, Ptx] = OrderedDict()
+_MOST = 512  # texts in memory
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
-_MARK = "// fusekit "
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,21 @@ def compile_ptx(
     found = _COMPILED.get(key)
     if found is not None:
         return found
-    with _LOCK:
+    with held_back(), _LOCK:
         found = _COMPILED.get(key)
         if found is None:
             body = _read(key) or _compile_and_keep(key, source, options)
             found = _COMPILED[key] = Ptx(name, body, tuple(kinds), cc, threads)
+            if len(_COMPILED) > _MOST:
+                _COMPILED.popitem(last=False)
     return found
 
 
 def clear_cache() -> None:
-    """Forgets every PTX, in memory and on disk."""
+    """Forgets every PTX in memory, and all that is kept on disk."""
     with _LOCK:
         _COMPILED.clear()
-        for folder in disk.cache_root().glob("cuda-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+        disk.remove()
 
 
 # ---- the disk --------------------------------------------------------------------------------------------------------
@@ -97,24 +99,13 @@ def cache_folder() -> Path:
 
 def _compile_and_keep(key: str, source: str, options: tuple[Any, ...]) -> str:
     body = _compile(source, *options)
-    with contextlib.suppress(OSError):  # a read-only home: compile every time
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        disk.write_atomically(folder / f"{key}.ptx", f"{_MARK}{_digest(body)}\n{body}")
+    disk.write(cache_folder(), f"{key}.ptx", body.encode())
     return body
 
 
 def _read(key: str) -> str | None:
-    """The body of a file whose first line is the hash of the rest; None for anything else."""
-    try:
-        head, _, body = (cache_folder() / f"{key}.ptx").read_text(encoding="utf-8").partition("\n")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return body if head == _MARK + _digest(body) else None
-
-
-def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()
+    found = disk.read(cache_folder(), f"{key}.ptx")
+    return None if found is None else found.decode()
 
 
 @cache

@@ -6,13 +6,12 @@ issued: a larger request replaces it, and the allocator then hands its memory on
 
 from __future__ import annotations
 
-import threading
-
 import torch
 
 from fusekit.run.cuda.device import current_stream
+from fusekit.run.forks import Lock
 
-_LOCK = threading.Lock()
+_LOCK = Lock()
 _PARTIALS: dict[tuple[int, int], torch.Tensor] = {}
 _COUNTERS: dict[tuple[int, int], torch.Tensor] = {}
 _LEAST = 1 << 16

@@ -19,6 +19,7 @@ import numpy as np
 
 from fusekit.ops import functions
 from fusekit.run.cuda.kinds import HALVES, WIDTHS, lane_counts
+from fusekit.run.forks import Lock
 from fusekit.run.intrinsics import PLAIN
 
 WARP = 32
@@ -28,7 +29,7 @@ NAMES: dict[str, Callable[..., Any]] = {}
 Extent = tuple[int, int, int]
 _SCALARS = functions()
 _HERE = threading.local()
-_TICKETS = threading.Lock()
+_TICKETS = Lock()
 
 
 @dataclass

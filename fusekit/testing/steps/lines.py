@@ -20,6 +20,7 @@ class Lines:
     spaces: Sequence[Space]
     names: list[str] = field(default_factory=list)
     exact: bool = True
+    numbered: bool = False  # are most lines about the numbers among the arguments?
 
     def get(self, name: str) -> torch.Tensor:
         found = self.spaces[0][name]

@@ -13,7 +13,7 @@ import torch
 import fusekit as fk
 from fusekit.dynamo_backend import backend
 from fusekit.errors import FusekitError
-from fusekit.run import decode
+from fusekit.run import decode, plan
 from fusekit.run.plan import LastRun
 from fusekit.testing import differential
 
@@ -292,7 +292,7 @@ def odd_cumsum(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         return real(x, dim).t().contiguous().t()
 
     known = decode.overload
-    return lambda: monkeypatch.setattr(decode, "overload", lambda name: answer if "cumsum" in name else known(name))
+    return lambda: monkeypatch.setattr(plan, "overload", lambda name: answer if "cumsum" in name else known(name))
 
 
 def test_an_output_has_the_strides_that_the_library_gave(odd_cumsum: Callable[[], None]) -> None:

@@ -13,7 +13,10 @@ from fusekit.trace.nested import tensors_in
 
 def are_in(values: Any) -> bool:
     """Is one of the tensors in nested values such a zero?"""
-    return any(t.layout == torch.strided and t._is_zerotensor() for t in tensors_in(values))
+    try:
+        return any(t.layout == torch.strided and t._is_zerotensor() for t in tensors_in(values))
+    except RecursionError:  # a recording refuses values that hold themselves
+        return False
 
 
 def called(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -45,18 +45,15 @@ class Others:
 def _moments() -> dict[int, Any]:
     """For each other thread what changes when it runs; something new each time where nothing tells."""
     me = threading.get_ident()
-    idents = [ident for ident in sys._current_frames() if ident != me]
-    if not idents:
-        return {}
-    known = {thread.ident: thread.native_id for thread in threading.enumerate()}
-    return {ident: _processor_time(known.get(ident)) for ident in idents}
+    return {ident: _processor_time(ident) for ident in sys._current_frames() if ident != me}
 
 
-def _processor_time(native: int | None) -> object:
-    if native is None or sys.platform != "linux":
+def _processor_time(ident: int) -> object:
+    """Of a thread that has a frame, and so is there, whoever started it."""
+    if sys.platform != "linux":
         return object()
     try:
-        return time.clock_gettime_ns((~native << 3) | 6)  # the clock that Linux keeps for a thread
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
     except OSError:
         return object()
 

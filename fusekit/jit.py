@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, cast, overload
 
 import torch
 
@@ -229,8 +229,7 @@ class JitFunction(Generic[P, R]):
             if not (entry.is_foreign and self._watches):
                 if not is_new:
                     raise UnsupportedError(found.what, found.where, found.fix) from found
-                again: Callable[..., Any] = self
-                return again(*args, **kwargs)
+                return cast("Callable[..., Any]", self)(*args, **kwargs)
         else:
             entry.is_proven = True
             return out

@@ -44,7 +44,7 @@ def _problems(graph: Graph, op: NodeId, what: core.Call) -> Iterator[str]:
     values = [numbers.get(k, 0) for k in range(max(numbers, default=-1) + 1)]
     try:
         with torch.no_grad():
-            found = tensors_in(caller(payload)([operands[t] for t in graph.operands(op)], values, ()))
+            found = list(tensors_in(caller(payload)([operands[t] for t in graph.operands(op)], values, ())))
     except NotImplementedError:
         return  # torch has no stand-in for this op
     except FusekitError:

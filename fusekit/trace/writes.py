@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
+import re
 import sys
 import threading
 import time
@@ -31,6 +34,9 @@ _DRAWS = frozenset((
 ))  # fmt: skip
 
 
+_STATUS = re.compile(rb"State:\s*(\S).*\nvoluntary_ctxt_switches:\s*(\d+)", re.DOTALL)
+
+
 class Others:
     """The other threads of Python as they are now."""
 
@@ -38,24 +44,43 @@ class Others:
         self._now = _moments()
 
     def have_run(self) -> bool:
-        """Has any of them run since? One whose processor time is what it was has not."""
+        """Has any of them run since? One that waited then and waits now, and has not begun to wait anew, has not."""
         return _moments() != self._now
 
 
 def _moments() -> dict[int, Any]:
     """For each other thread what changes when it runs; something new each time where nothing tells."""
     me = threading.get_ident()
-    return {ident: _processor_time(ident) for ident in sys._current_frames() if ident != me}
+    return {ident: _waits(ident) for ident in sys._current_frames() if ident != me}
 
 
-def _processor_time(ident: int) -> object:
-    """Of a thread that has a frame, and so is there, whoever started it."""
+def _waits(ident: int) -> object:
+    """How often a thread has begun to wait; something new each time for one that runs, or of which nothing is known.
+
+    A thread that runs Python holds the lock that we hold now, so it has begun to wait for it, at the latest, since.
+    (Its processor time would not do: some kernels count it in steps of milliseconds.) The number of its clock tells
+    its id in the kernel, whoever started it.
+    """
     if sys.platform != "linux":
         return object()
     try:
-        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
+        task = ~(time.pthread_getcpuclockid(ident) >> 3)
     except OSError:
         return object()
+    found = _STATUS.search(_read(b"/proc/self/task/%d/status" % task))
+    return object() if found is None or found[1] == b"R" else found[2]
+
+
+def _read(path: bytes) -> bytes:
+    """The head of a file; Python's own functions let other threads run meanwhile, and this must not."""
+    libc = ctypes.PyDLL(None)
+    file = libc.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if file < 0:
+        return b""
+    buffer = ctypes.create_string_buffer(4096)
+    size = libc.read(file, buffer, len(buffer))
+    libc.close(file)
+    return buffer.raw[: max(size, 0)]
 
 
 def _is_numpys(value: Any) -> bool:

@@ -179,7 +179,7 @@ def run_passes(graph: Graph, options: Options, watch: Callable[[Step], None] | N
         if watch is not None:
             watch(steps[-1])
     if steps[-1].graph.segments() and any(isinstance(one, UserPass) for one in options.passes):
-        hold(steps[-1].graph, graph)  # a plan is held too; here before kernels are made of it
+        hold(steps[-1].graph, graph, is_foreign=True)  # before kernels are made of it
     if options.strict:
         _refuse_library_calls(steps)
     return tuple(steps)

@@ -240,10 +240,13 @@ DOMAINS = (
 )
 SCHEDULED = (*SEGMENTED, *DOMAINS)
 PARSED = (*COMMON, Invariant("one-home", _one_home), *DOMAINS)  # of any stage: a text does not say of which
+RANGES = (  # decided by ranges, which may be wider than the values are
+    Invariant("forms-stay-inside", value_rules.forms_stay_inside),
+    Invariant("lookups-are-checked", lookup_rules.lookups_are_checked),
+)
 VALUES = (
     Invariant("ops-are-known", value_rules.ops_are_known),
     Invariant("elements-agree", value_rules.elements_agree),
-    Invariant("forms-stay-inside", value_rules.forms_stay_inside),
-    Invariant("lookups-are-checked", lookup_rules.lookups_are_checked),
+    *RANGES,
 )  # what our passes keep by construction, and a graph of a user's is held against; the first comes before all others
 RUNNABLE = (VALUES[0], *SEGMENTED, Invariant("one-home", _one_home), *DOMAINS, *VALUES[1:])

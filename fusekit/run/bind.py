@@ -15,7 +15,7 @@ from fusekit.errors import InvalidGraph
 from fusekit.ids import NodeId
 from fusekit.index import Form, Var
 from fusekit.ir import INPUT, RETURN, Graph, Guard, Operand, Symbol, core, is_tuple
-from fusekit.ir.invariants import RUNNABLE, broken
+from fusekit.ir.invariants import RANGES, RUNNABLE, broken
 from fusekit.memory.segment_rules import SEGMENTS
 from fusekit.run.decode import overload
 
@@ -25,13 +25,20 @@ FIX = "a pass may change what is computed, not what the call gives and gets: see
 MOVES_MEMORY = ("set_", "set_data", "resize_", "resize", "resize_as_", "_resize_output_", "from_file", "_pin_memory")
 
 
-def hold(graph: Graph, program: Graph | None = None) -> None:
-    """Raises InvalidGraph for a graph with segments that cannot run within real memory; ``program``: as recorded."""
-    if problem := broken(graph, (*RUNNABLE, *SEGMENTS)):
+OURS = tuple(rule for rule in RUNNABLE if rule not in RANGES)
+
+
+def hold(graph: Graph, program: Graph | None = None, *, is_foreign: bool) -> None:
+    """Raises InvalidGraph for a graph with segments that cannot run within real memory; ``program``: as recorded.
+
+    ``is_foreign``: a pass of a user's had it in its hands. Rules that are decided by ranges and by whole layouts hold
+    only for these: what a graph may touch is more than what it does, so such a rule refuses some graphs that are right,
+    and our own passes keep them by construction.
+    """
+    if problem := broken(graph, (*RUNNABLE, *SEGMENTS) if is_foreign else OURS):
         name, node, what = problem
         raise InvalidGraph(f"this graph cannot run: {node} {what} (the rule {name})", _origin(graph, node), FIX)
-    rules = (calls_say_what_they_write(graph), *(() if program is None else _against(graph, program)))
-    for rule in rules:
+    for rule in (calls_say_what_they_write(graph), *(() if program is None else _against(graph, program))):
         for node, what in rule:
             raise InvalidGraph(f"this graph cannot run: {node} {what}", _origin(graph, node), FIX)
 

@@ -112,7 +112,7 @@ def make_plan(
     touch other memory than that of its own tensors.
     """
     _refuse_unsegmented(graph)
-    hold(graph, program)
+    hold(graph, program, is_foreign=False)
     blocks = Blocks.of(graph)
     ending = Ending.of(graph, blocks, program)
     maker = _Maker(graph, blocks, program)

@@ -27,7 +27,11 @@ demo: $(VENV)/made-run ## the main job: explore, run and check every program of 
 
 test: $(VENV)/made-dev ## all tests (TESTS=tests/memory for some, WORKERS=0 for one process)
 	@echo "==> pytest $(TESTS)"
-	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 -m "not slow and not alone" $(TESTS)
+ifeq ($(TESTS),tests)
+	@echo "==> pytest, what no other thread may run beside"
+	@$(BIN)/python -m pytest -n 0 -m "alone and not slow" tests/trace
+endif
 
 check: $(VENV)/made-dev ## format, lint, types, import arrows
 	@echo "==> ruff format --check" && $(BIN)/ruff format --check .

@@ -16,6 +16,8 @@ from fusekit.trace import record
 from fusekit.trace.shadow import Script
 from tests.trace.replay import photograph
 
+pytestmark = pytest.mark.alone
+
 LOG: list[object] = []
 TABLE: dict[str, object] = {"n": 0}
 COUNT = 0

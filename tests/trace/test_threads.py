@@ -18,6 +18,8 @@ import fusekit as fk
 from fusekit.errors import UnsupportedError
 from fusekit.trace import record
 
+pytestmark = pytest.mark.alone
+
 LOG: list[object] = []
 TABLE: dict[object, object] = {}
 BAG: set[int] = set()
